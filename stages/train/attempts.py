@@ -22,6 +22,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RUNS, RunFolder
 from stages.train import interrupts
 from stages.train.environment import commit, host_class, versions
+from stages.train.refusals import refusal
 
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 """torch's allocators for the CPU and cuBLAS raise a plain RuntimeError."""
@@ -48,12 +49,7 @@ def lock(run: RunFolder) -> Iterator[None]:
         except BlockingIOError:
             stream.seek(0)
             owner = stream.read().strip() or "unknown"
-            raise StageError(
-                "S210",
-                f"process {owner} is training {run.root} right now",
-                why="two attempts of one run would mix their files",
-                fix=f"wait for it, or end it with `kill {owner}`, then dvc repro",
-            ) from None
+            raise refusal("S210", owner=owner, run=run.root) from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()

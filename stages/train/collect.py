@@ -19,7 +19,6 @@ from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, file_digest, read
 from stages.contracts.attempt import FailureClass, Outcome, read_attempts
-from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
@@ -27,6 +26,7 @@ from stages.train import interrupts
 from stages.train.attempts import begin, classify, end, lock
 from stages.train.imports.files import outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
+from stages.train.refusals import refusal
 
 MODULE = "stages.train.collect"
 
@@ -37,11 +37,9 @@ def collect(folder: Path) -> int:
     card = open_card(ImportCard, run.import_card, [MODULE])
     path = Path(card.source.path)
     if not path.exists():
-        fix = f"fetch it (dvc pull {path}), or correct the spec and octavo compile"
-        raise StageError("S288", f"the source {path} is missing", why="a run is imported from it, and its card pins its content", fix=fix)
+        raise refusal("S288.missing", path=path)
     if file_digest(path) != card.source.sha256:
-        why = "numbers of a page must come from the content that its card pins"
-        raise StageError("S288", f"the source {path} has changed since the card was compiled", why=why, fix="octavo compile && dvc repro")
+        raise refusal("S288.changed", path=path)
     interrupts.install_handlers()
     with lock(run):
         started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import FailureClass, Started
-from stages.contracts.diagnostic import StageError
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
@@ -31,6 +30,7 @@ from stages.train.environment import prepare
 from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import Mapped, map_log, nothing
+from stages.train.refusals import refusal
 
 MODULE = "stages.train.command"
 GRACE_SECONDS = 30.0
@@ -47,8 +47,7 @@ def train(folder: Path) -> int:
     assert command is not None  # the compiler names this stage for cards with a command only
     for source in command.code:
         if not Path(source.path).is_file() or file_digest(Path(source.path)) != source.sha256:
-            what, why = f"{source.path} is missing or has changed since the card was compiled", "the program decides the result"
-            raise StageError("S289", what, why=f"{why}, so its code is part of the card", fix="octavo compile && dvc repro")
+            raise refusal("S289", path=source.path)
     prepare("cpu")
     interrupts.install_handlers()
     with interrupts.deferred(), lock(run):

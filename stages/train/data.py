@@ -15,6 +15,7 @@ from typing import Any
 from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
 from stages.contracts.model import DatasetRef, ModelRef
+from stages.train.refusals import refusal
 
 Row = dict[str, Any]
 
@@ -26,11 +27,10 @@ def read_rows(data: DatasetRef) -> list[Row]:
         return _hub_rows(data)
     path = Path(data.name)
     if not path.exists():
-        raise StageError("S201", f"{path} is missing", why="the card trains or evaluates on this file", fix=f"git checkout {path}")
+        raise refusal("S201.missing", path=path)
     digest = file_digest(path)
     if digest != data.sha256:
-        what = f"{path} has changed since the card was compiled (sha256 {digest[:12]}, card {(data.sha256 or 'none')[:12]})"
-        raise StageError("S201", what, why="the card must name the data that made the result", fix="octavo compile && dvc repro")
+        raise refusal("S201.changed", path=path, now=digest[:12], card=(data.sha256 or "none")[:12])
     rows: dict[str, Row] = {}
     with path.open(encoding="utf-8") as stream:
         for number, line in enumerate(stream, start=1):
@@ -38,7 +38,7 @@ def read_rows(data: DatasetRef) -> list[Row]:
                 continue
             row = _row(line, data.prompt, f"{path}:{number}")
             if row["id"] in rows:
-                raise _broken(f"{path}:{number}", f"second row with id {row['id']!r}", "ids must be unique")
+                raise refusal("S202.twice", place=f"{path}:{number}", id=repr(row["id"]))
             rows[row["id"]] = row
             if len(rows) == data.rows:
                 break
@@ -49,14 +49,10 @@ def _row(line: str, prompt: str, place: str) -> Row:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise _broken(place, f"not JSON: {error}", "every line is one JSON object") from None
+        raise refusal("S202.json", place=place, error=error) from None
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get(prompt), str):
-        raise _broken(place, f"no text under `id` and `{prompt}`", "completions are joined to rows by id")
+        raise refusal("S202.text", place=place, prompt=prompt)
     return row
-
-
-def _broken(place: str, what: str, why: str) -> StageError:
-    return StageError("S202", f"{place}: {what}", why=why, fix=f"edit {place}")
 
 
 def require_model(card: ModelRef) -> None:
@@ -70,14 +66,8 @@ def require_model(card: ModelRef) -> None:
 
 def missing(kind: str, name: str, revision: str, error: Exception | None = None) -> StageError:
     """S275: the `model` or `dataset` could not be fetched, or cannot be read."""
-    flag = " --repo-type dataset" if kind == "dataset" else ""
-    reason = _words(error) if error else "offline"
-    return StageError(
-        "S275",
-        f"the {kind} {name} at {revision[:12]} is not in the hub cache of this machine, and cannot be had: {reason}",
-        why="the card pins this commit, and no other one may stand in for it",
-        fix=f"HF_HUB_OFFLINE=0 hf download {name}{flag} --revision {revision}",
-    )
+    command = f"{name}{' --repo-type dataset' if kind == 'dataset' else ''} --revision {revision}"
+    return refusal("S275", kind=kind, name=name, revision=revision[:12], reason=_words(error) if error else "offline", command=command)
 
 
 def _hub_rows(data: DatasetRef) -> list[dict[str, Any]]:
@@ -119,12 +109,7 @@ def _hub_rows(data: DatasetRef) -> list[dict[str, Any]]:
 
 
 def _unfit(data: DatasetRef, what: str) -> StageError:
-    return StageError(
-        "S276",
-        f"the dataset {data.name} {what}",
-        why="rows of a hub dataset are read when a stage runs, and each needs its prompt and a unique id",
-        fix=f"look at its columns and splits on the hub, and set `split`, `config`, `prompt`, `id` and `rows` of `{data.name}` in the spec",
-    )
+    return refusal("S276", name=data.name, what=what)
 
 
 def _words(error: Exception) -> str:

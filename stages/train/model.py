@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from stages.contracts.diagnostic import StageError
 from stages.contracts.model import Adapter, ModelRef
 from stages.train.data import missing, require_model
+from stages.train.refusals import refusal
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False
         require_model(card)
         pinned = {"revision": card.revision}
     elif not Path(card.path).is_dir():
-        raise StageError("S203", f"no model at {card.path}", why="the base model is made or fetched before training", fix="dvc repro")
+        raise refusal("S203.missing", path=card.path)
     quantized = quantization(card, device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(card.path, padding_side="left", **pinned)
@@ -56,8 +56,7 @@ def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False
     except (OSError, ValueError) as error:
         if card.hub:
             raise missing("model", card.path, card.revision, error) from None
-        what, why = f"{card.path} does not load: {error}", "transformers must be able to read it"
-        raise StageError("S203", what, why=why, fix="dvc repro -f") from None
+        raise refusal("S203.broken", path=card.path, error=error) from None
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if not quantized:
@@ -76,12 +75,7 @@ def quantization(card: ModelRef, device: Literal["cpu", "cuda"]) -> dict[str, An
     if card.quantization == "none":
         return {}
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise StageError(
-            "S278",
-            f"bitsandbytes is not installed, and {card.base} is to be loaded in {card.quantization}",
-            why="weights in fewer bits are another model than the card names, so nothing is loaded instead",
-            fix="pip install -c constraints.txt -e '.[quantization]'",
-        )
+        raise refusal("S278", base=card.base, quantization=card.quantization)
     import torch
     from transformers import BitsAndBytesConfig
 
@@ -119,8 +113,7 @@ def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list
     if not card.apply_chat_template:
         return list(prompts)
     if not tokenizer.chat_template:
-        why = "a model that was never trained to chat has none; its prompts go in as they are"
-        raise _untemplated(f"the tokenizer of {card.base} has no chat template", why)
+        raise refusal("S277.none", base=card.base)
     texts = [
         tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
         for prompt in prompts
@@ -132,13 +125,8 @@ def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list
         alone, followed = tokenizer(text)["input_ids"], tokenizer(text + "a")["input_ids"]
         alone = alone[:-1] if alone[-1:] == followed[-1:] else alone  # a tokenizer that closes every text with a token
         if followed[: len(alone)] != alone:
-            why = "an answer would be read in other tokens than the template and the trainer write it in"
-            raise _untemplated(f"the chat template of {card.base} ends inside a token", why)
+            raise refusal("S277.inside", base=card.base)
     return texts
-
-
-def _untemplated(what: str, why: str) -> StageError:
-    return StageError("S277", what, why=why, fix="set `model: {apply_chat_template: false}`, or use a model that was trained to chat")
 
 
 def lora(card: Adapter) -> Any:

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stages.contracts.diagnostic import StageError
 from stages.train.attempts import Stopped, classify
 from stages.train.environment import prepare
 from stages.train.interrupts import end_with_parent
+from stages.train.refusals import refusal
 
 T = TypeVar("T")
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT")
@@ -75,12 +75,7 @@ def launch(work: Any, fit: Callable[[Any], object]) -> None:
 
     card = work.card
     if card.device == "cuda" and torch.cuda.device_count() < card.gpus:
-        raise StageError(
-            "S246",
-            f"the run wants {card.gpus} GPUs, and this machine shows {torch.cuda.device_count()}",
-            why="on fewer GPUs the batch would be another one, and so the result",
-            fix="free the GPUs (CUDA_VISIBLE_DEVICES), or set `resources.gpus` and compile",
-        )
+        raise refusal("S246", gpus=card.gpus, shown=torch.cuda.device_count())
     work.notes.update(run_ranks(card.gpus, _train, work, fit))
     for step, cells in work.journal.steps(until=card.train.max_steps):
         if step > work.steps_before:

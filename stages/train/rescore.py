@@ -16,13 +16,13 @@ import pandas as pd
 from pydantic import ConfigDict
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen
-from stages.contracts.diagnostic import StageError
 from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, gate_columns
 from stages.contracts.layout import RunFolder
 from stages.contracts.model import DatasetRef
 from stages.contracts.plugin import Answer
 from stages.contracts.reward import Reward
 from stages.train.data import Row, read_rows
+from stages.train.refusals import refusal
 from stages.train.rewards.compose import Composed, compose, sandbox
 from stages.train.scoring import completion_rows
 
@@ -122,7 +122,7 @@ def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise _no_completions(path, "is missing")
+        raise refusal("S298", path=path, state="is missing")
     try:
         table = pq.read_table(path, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
@@ -133,7 +133,7 @@ def read_completions(path: Path) -> tuple[list[Completion], dict[str, str]]:
         what = f"schema is {metadata.get('octavo.schema')!r}, columns missing: {', '.join(missing) or 'none'}"
         raise ArtifactError(path, what, why=f"completions are {COMPLETIONS_SCHEMA}", fix=f"dvc checkout {path}")
     if not table.num_rows:
-        raise _no_completions(path, "holds none")
+        raise refusal("S298", path=path, state="holds none")
     return table.to_pylist(), metadata
 
 
@@ -152,15 +152,6 @@ def _scored_again(card: ScoredCard, composed: Composed, batch: Sequence[Completi
         gone |= dict(zip(gate_columns(gate.name), ("unknown", None, NO_ROW), strict=True))
     kept = [column for column in COMPLETIONS_COLUMNS if column != "reward"]
     return [{**(next(scores) if row["prompt_id"] in rows else gone), **{column: row[column] for column in kept}} for row in batch]
-
-
-def _no_completions(path: Path, what: str) -> StageError:
-    return StageError(
-        "S298",
-        f"no completions to score again: {path} {what}",
-        why="a run keeps the completions that it was trained on; one that never trained, or was imported without them, has none",
-        fix=f"dvc pull {path}, or dvc repro",
-    )
 
 
 def compare(stored: Sequence[Completion], scored: Sequence[Completion], reward: Reward, **rest: Any) -> Rescoring:

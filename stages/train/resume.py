@@ -15,12 +15,12 @@ from pydantic import TypeAdapter
 
 from stages.contracts.artifact import canonical_json, write_text
 from stages.contracts.attempt import Attempt, Changed
-from stages.contracts.diagnostic import StageError
 from stages.contracts.retries import Retries
 from stages.contracts.run_card import TrainCard
 from stages.contracts.training import TrainSettings
 from stages.train.attempts import Stopped
 from stages.train.environment import versions
+from stages.train.refusals import refusal
 
 S = TypeVar("S", bound=TrainSettings)
 MATTER = ("torch", "transformers", "trl", "peft", "accelerate", "bitsandbytes")
@@ -48,7 +48,7 @@ def change(attempts: Sequence[Attempt], policy: Retries, size: int | None) -> Ch
     return Changed(after=attempts[-1].started.attempt, failure=failure, microbatch=kept).model_copy(update=update)
 
 
-def refusal(attempts: Sequence[Attempt], policy: Retries, size: int | None, tried: int) -> str | None:
+def why_not_again(attempts: Sequence[Attempt], policy: Retries, size: int | None, tried: int) -> str | None:
     """Why the run is not tried again by itself after its latest attempt; None when it is, and an empty text when the policy says nothing
     about it. `tried`: attempts in this call."""
     last = attempts[-1]
@@ -133,13 +133,13 @@ def require(folder: Path) -> None:
     if not differing:
         return
     differences = "; ".join(f"{name}: {then.get(name, 'none')} then, {now.get(name, 'none')} now" for name in differing)
-    fix = f"rm -r {folder} && dvc repro   (from the start)"
     install = " ".join(f"{name}=={then[name]}" for name in differing if name in then)
-    raise StageError(
+    raise refusal(
         "S250",
-        f"the checkpoints in {folder} are not those of this run here and now: {differences if then else 'nothing says what made them'}",
-        why="a run that goes on with another library is a mixture of two",
-        fix=f"pip install {install}   (goes on), or {fix}" if install else fix,
+        folder=folder,
+        differences=differences if then else "nothing says what made them",
+        install=f"pip install {install}   (goes on), or " if install else "",
+        fix=f"rm -r {folder} && dvc repro   (from the start)",
     )
 
 

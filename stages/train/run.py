@@ -209,7 +209,7 @@ def _exit_code(work: Work[Any], outcome: Outcome, policy: Retries, module: str) 
     number = work.started.number
     print(f"\n{run.root}: attempt {number} failed ({failure}) after step {outcome.steps_done}: {outcome.error}", file=sys.stderr)
     tried = int(os.environ.get(TRIED) or 0) + 1
-    why_not = resume.refusal(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
+    why_not = resume.why_not_again(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
     if why_not is None and interrupts.received() is None:
         replace([sys.executable, "-m", module, run.root.as_posix()], {**os.environ, TRIED: str(tried)})
     if why_not:

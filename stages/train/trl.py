@@ -16,13 +16,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Discriminator
 
-from stages.contracts.diagnostic import StageError
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings, VllmSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
+from stages.train.refusals import refusal
 from stages.train.resume import newest, required_files
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
@@ -196,12 +196,7 @@ def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:
     if chosen != "vllm":
         return {}
     if importlib.util.find_spec("vllm") is None:
-        raise StageError(
-            "S245",
-            "vllm is not installed, and this run generates with it",
-            why="another engine would be another experiment in time and rounding, so none is taken instead",
-            fix="pip install vllm, or set `train: {generation: {engine: auto}}` and compile",
-        )
+        raise refusal("S245")
     vllm = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
     return {"use_vllm": True, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}
 

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from stages.contracts.attempt import Attempt, Changed, Ended, Started
 from stages.contracts.retries import NONE, Retries
 from stages.train.environment import versions
-from stages.train.resume import begins_at, change, keep, refusal, with_batch_size
+from stages.train.resume import begins_at, change, keep, why_not_again, with_batch_size
 
 ALL = Retries.model_validate(
     {
@@ -60,31 +60,31 @@ def test_the_microbatch_is_halved_again_and_stays_halved():
     assert (first.microbatch, second.microbatch, third.microbatch, third.resume) == (8, 4, 4, "last_finite_checkpoint")
     smallest = Changed(after="a3", failure="out_of_memory", microbatch=1)
     assert change([attempt(4, "out_of_memory", changed=smallest)], ALL, 16).microbatch == 1
-    assert refusal([attempt(4, "out_of_memory", changed=smallest)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
-    assert refusal([attempt(1, "out_of_memory")], ALL, 15, 1) == "a micro-batch of 15 cannot be halved"
+    assert why_not_again([attempt(4, "out_of_memory", changed=smallest)], ALL, 16, 4) == "a micro-batch of 1 cannot be halved"
+    assert why_not_again([attempt(1, "out_of_memory")], ALL, 15, 1) == "a micro-batch of 15 cannot be halved"
     assert change([], ALL, 16) is None and change([attempt(1, None)], ALL, 16) is None
 
 
 def test_begins_by_itself_until_the_policy_ends_it():
     failed = attempt(1, "nonfinite")
-    assert refusal([failed], ALL, 16, 1) is None
-    assert refusal([failed], ALL, 16, 6) == "6 attempts in a row failed, and `retries.attempts` is 6"
+    assert why_not_again([failed], ALL, 16, 1) is None
+    assert why_not_again([failed], ALL, 16, 6) == "6 attempts in a row failed, and `retries.attempts` is 6"
     for failure in ("bug", "disk", "data", "refused", "reward", "interrupted", None):
-        assert refusal([attempt(1, failure)], ALL, 16, 1) == "", failure
-    assert refusal([failed], NONE, 16, 1) == ""
+        assert why_not_again([attempt(1, failure)], ALL, 16, 1) == "", failure
+    assert why_not_again([failed], NONE, 16, 1) == ""
 
 
 def test_two_that_fail_alike_end_it():
     """Class, step and change count; the first attempt changed nothing, so the second is not like it."""
     changed = change([attempt(1, "nonfinite")], ALL, 16)
     two = [attempt(1, "nonfinite"), attempt(2, "nonfinite", changed=changed)]
-    assert refusal(two, ALL, 16, 2) is None
+    assert why_not_again(two, ALL, 16, 2) is None
     third = change(two, ALL, 16)
-    assert refusal([*two, attempt(3, "nonfinite", changed=third)], ALL, 16, 3).startswith(
+    assert why_not_again([*two, attempt(3, "nonfinite", changed=third)], ALL, 16, 3).startswith(
         "two attempts failed alike (nonfinite after step 10)"
     )
-    assert refusal([*two, attempt(3, "nonfinite", step=11, changed=third)], ALL, 16, 3) is None
-    assert refusal([*two, attempt(3, "verifier", changed=third)], ALL, 16, 3) is None
+    assert why_not_again([*two, attempt(3, "nonfinite", step=11, changed=third)], ALL, 16, 3) is None
+    assert why_not_again([*two, attempt(3, "verifier", changed=third)], ALL, 16, 3) is None
 
 
 def checkpoint(folder, step, weight=1.0, moment=1.0):
