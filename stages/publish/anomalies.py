@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from stages.contracts.finding import Finding
 from stages.contracts.health import Signal
 from stages.contracts.history import metric_title
 from stages.publish import numbers
@@ -75,6 +76,14 @@ def warned(experiment: ExperimentFiles, seen: list[Anomaly]) -> list[tuple[str, 
     return sorted(rows, key=lambda row: not row[1])
 
 
+def counted(experiment: ExperimentFiles) -> list[tuple[str, str, Finding]]:
+    """(condition, detector, how many of its runs it warns about) where a detector warns."""
+    detectors = dict.fromkeys(finding.metric for finding in experiment.findings.values() if finding.metric.startswith("detector."))
+    ids = [(condition.name, metric) for condition in experiment.card.conditions for metric in detectors]
+    counts = ((*pair, experiment.findings.get(f"{'/'.join(pair)}/runs")) for pair in ids)
+    return [(name, metric.removeprefix("detector."), count) for name, metric, count in counts if count and count.k]
+
+
 def answers(experiment: ExperimentFiles) -> pd.DataFrame:
     """One row a run and detector: run, detector, state, reason, and whether it reported a signal."""
     detections = ((run.ref.name, detection) for run in experiment.runs for detection in (run.health.detections if run.health else ()))
@@ -92,6 +101,13 @@ def unseen(experiment: ExperimentFiles) -> list[tuple[str, str, str, list[str]]]
     """(detector, state, reason, runs) of detectors that could not look: without this a page would pass silence for health."""
     groups = answers(experiment).query("state != 'looked'").groupby(["detector", "state", "reason"], sort=False)["run"]
     return [(*key, list(runs)) for key, runs in groups]
+
+
+def gaps(experiment: ExperimentFiles) -> dict[str, list[str]]:
+    """Why detectors could not look at some runs -> names of the detectors."""
+    rows = answers(experiment).query("state != 'looked'")
+    why = rows["state"] + ": " + rows["reason"]
+    return {str(reason): list(detectors.unique()) for reason, detectors in rows["detector"].groupby(why, sort=False)}
 
 
 def evidence_words(signal: Signal) -> str:

@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 import pandas as pd
 import pyarrow.parquet as pq
-from markupsafe import Markup
 
 from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.history import gate_columns
-from stages.contracts.reward import Reward
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
-from stages.publish.facts import Facts
 
 TEXTS = 3
 STEPS, OF_A_STEP, LETTERS, ALL_LETTERS = 6, 24, 400, 60_000
@@ -113,29 +110,5 @@ def _outcome(label: str, tone: str, rows: pd.DataFrame) -> Outcome:
     return Outcome(label, tone, len(rows), " to ".join(ends), list(counts.head(TEXTS).itertuples(index=False, name=None)))
 
 
-def printed_reward(reward: float | None) -> str:
-    return "not known" if reward is None or pd.isna(reward) else numbers.setting(round(float(reward), 4))
-
-
-def rewarded(experiment: ExperimentFiles) -> Iterator[tuple[int, str, Reward]]:
-    """(colour, condition, reward) of the conditions that are trained with one, in the spec's order."""
-    for colour, condition in enumerate(experiment.card.conditions):
-        card = experiment.train_card(condition.name)
-        if card is not None and card.reward is not None:
-            yield colour, condition.name, card.reward
-
-
-def funnel(facts: Facts, condition: str, gate: str) -> Iterator[tuple[Markup, Markup, float | None]]:
-    """(reached, share that passed, that share in percent or None) of the untrained model, the first and the last window."""
-    for when in ("preflight", "initial", "final"):
-        reached, passed = (facts.find(condition, f"gate.{gate}.{what}", when) for what in ("reach", "pass"))
-        width = round(100 * passed.value, 1) if passed and passed.value is not None else None
-        yield facts.counted(reached), facts.value(passed), width
-
-
-def exact_reward(reward: float | None) -> str:
-    return "unknown" if reward is None else numbers.setting(round(reward, 6))
-
-
-def seconds(value: float) -> str:
-    return f"{value:.1f}" if value >= 0.1 else numbers.number(value)
+def printed_reward(reward: float | None, digits: int = 4) -> str:
+    return "not known" if reward is None or pd.isna(reward) else numbers.setting(round(float(reward), digits))

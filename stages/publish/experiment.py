@@ -12,16 +12,16 @@ from typing import TypeVar
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, ArtifactError, read
-from stages.contracts.attempt import Attempt, Outcome, first_data, read_attempts
+from stages.contracts.attempt import Attempt, Outcome, Started, first_data, read_attempts
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Verdict
-from stages.contracts.health import Health, Signal
+from stages.contracts.health import Detection, Health, Signal
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
-from stages.contracts.reward import Example
+from stages.contracts.reward import Example, Reward
 from stages.publish.rule_history import changed_since
 
 A = TypeVar("A", bound=Artifact)
@@ -59,6 +59,9 @@ class RunFiles:
     @property
     def included(self) -> bool:
         return self.health is not None and self.health.included
+
+    def detection(self, detector: str) -> Detection | None:
+        return next((detection for detection in (self.health.detections if self.health else ()) if detection.detector == detector), None)
 
     @property
     def signals(self) -> list[Signal]:
@@ -156,6 +159,11 @@ class ExperimentFiles:
         return seed.why.replace("; ".join(run.health.reasons), "; ".join(run.left_out))
 
     @property
+    def starts(self) -> list[Started]:
+        """How every attempt of every run began."""
+        return [attempt.started for run in self.runs for attempt in run.attempts]
+
+    @property
     def commits(self) -> list[str]:
         """Git commits of the attempts that made the runs' files."""
         starts = (a.started for run in self.runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
@@ -176,6 +184,16 @@ class ExperimentFiles:
     def train_card(self, condition: str) -> AnyTrainCard | None:
         """The card of a condition's first run; its other runs differ in the seed only."""
         return next((run.card for run in self.of_condition(condition) if run.card), None)
+
+    def reward(self, condition: str) -> Reward | None:
+        """That a condition was trained with."""
+        card = self.train_card(condition)
+        return card.reward if card else None
+
+    @property
+    def algorithms(self) -> list[str]:
+        """That octavo trained with, in the order of conditions."""
+        return list(dict.fromkeys(run.card.train.algorithm for run in self.runs if run.card))
 
     def reward_examples(self, condition: str) -> tuple[Example, ...]:
         """Completions whose reward the author knows; they are tested before training, so only preflight's card holds them."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
+from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.finding import Finding
 from stages.publish import numbers
 from stages.publish.text import escape, slug
@@ -27,6 +28,11 @@ class Facts:
     def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
         """The first of these statistics of a subject's metric that was computed."""
         return next((finding for s in statistics if (finding := self._findings.get(f"{subject}/{metric}/{s}"))), None)
+
+    def ends(self, subjects: Iterable[ConditionCard | RunRef], metric: str, statistic: str) -> list[tuple[ConditionCard | RunRef, Finding]]:
+        """A statistic of each of these conditions or runs that has it."""
+        each = ((subject, self.find(subject.name, metric, statistic)) for subject in subjects)
+        return [(subject, finding) for subject, finding in each if finding]
 
     def get(self, finding: str) -> Finding:
         """Raises KeyError with the nearest known ids in the message."""
@@ -52,6 +58,12 @@ class Facts:
         """The number with the excluded runs counted in, in the number's own digits unless `decimals` are given."""
         digits = numbers.decimals_for(finding.value, finding.low, finding.high) if decimals is None else decimals
         return numbers.number(finding.with_all, finding.unit, decimals=digits, signed=is_signed(finding))
+
+    def seen(self, finding: Finding | None, digits: int | None, *, bounds: bool = False) -> Markup:
+        """With a column's digits; a number of which they would show only zeros stands alone, with its own."""
+        if digits is not None and finding is not None and finding.value and abs(finding.value) < 0.5 * 10**-digits:
+            return self.value(finding)
+        return self.interval(finding, digits) if bounds else self.value(finding, digits)
 
     def change(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value, and where its interval holds 0 the smallest change that the data could have shown."""
@@ -91,10 +103,16 @@ class Facts:
         start = ("untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
         return self.find(start[0], metric, start[1]), self.find(subject, metric, "final"), self.find(subject, metric, "change")
 
-    def moved_digits(self, subjects: Iterable[str], metric: str, *, least: int = 0) -> dict[str, int | None]:
-        """Subject -> digits of its row in a table of first window, last window and change."""
-        names = list(subjects)
-        return dict(zip(names, numbers.agreed_rows((values(self.moved(name, metric)) for name in names), least=least), strict=True))
+    def movement(self, subject: str, metric: str, digits: int | None) -> tuple[Markup, Markup, Markup]:
+        """First window, last window and change, written."""
+        first, last, change = self.moved(subject, metric)
+        return self.value(first, digits), self.value(last, digits), self.change(change, digits)
+
+    def moved_digits(self, subjects: Iterable[str], metric: str, *, bounds: bool = False) -> dict[str, int | None]:
+        """Subject -> digits of its row in a table of first window, last window and change; with `bounds` enough for their intervals."""
+        rows = {name: self.moved(name, metric) for name in subjects}
+        least = self.column(finding for row in rows.values() for finding in row) if bounds else 0
+        return dict(zip(rows, numbers.agreed_rows(map(values, rows.values()), least=least), strict=True))
 
     def counted(self, finding: Finding | None, of: str = "of") -> Markup:
         """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""

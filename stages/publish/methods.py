@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stages.contracts.algorithms import AnyTrainCard
@@ -18,7 +17,7 @@ from stages.contracts.finding import Finding
 from stages.contracts.lineage import Origin
 from stages.contracts.model import DatasetRef
 from stages.publish.experiment import ExperimentFiles, RunFiles
-from stages.publish.numbers import code_words, listed, percent, setting
+from stages.publish.numbers import code_words, listed, setting
 from stages.publish.text import reveal_hidden
 
 GROUPS = {"train": "Training", "model": "Model", "data": "Training data", "versions": "Versions that the result depends on"}
@@ -41,37 +40,10 @@ def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
     return [(what, name, pin) for (what, name), pin in pins.items()]
 
 
-def inputs(experiment: ExperimentFiles) -> list[tuple[str, str]]:
-    """(name, short pin) of the data, models and logs that runs were made from."""
-    pins: dict[tuple[str, str], None] = {}
-    for run in experiment.runs:
-        if run.card:
-            data, model = run.card.data, run.card.model
-            pins[data.name, data.pin if data.hub else f"sha256 {(data.sha256 or '')[:12]}"] = None
-            pins[model.base, f"revision {model.revision[:12]}"] = None
-        if run.import_card:
-            pins[run.import_card.source.path, f"sha256 {run.import_card.source.sha256[:12]}"] = None
-    return list(pins)
-
-
-def machines(experiment: ExperimentFiles) -> dict[str, str]:
-    starts = [attempt.started for run in experiment.runs for attempt in run.attempts]
-    texts = {
-        "machine": {start.host for start in starts},
-        "devices": {device for start in starts for device in start.devices},
-        "sandbox of model-written code": {start.sandbox for start in starts},
-    }
-    return {name: text for name, values in texts.items() if (text := ", ".join(sorted(values)))}
-
-
 def versions(experiment: ExperimentFiles) -> dict[str, str]:
     """Library -> the versions that attempts ran with."""
-    by_library: dict[str, dict[str, None]] = {}
-    for run in experiment.runs:
-        for attempt in run.attempts:
-            for library, version in attempt.started.versions.items():
-                by_library.setdefault(library, {})[version] = None
-    return {library: ", ".join(by_library[library]) for library in sorted(by_library)}
+    pairs = dict.fromkeys(pair for start in experiment.starts for pair in start.versions.items())
+    return {library: ", ".join(version for name, version in pairs if name == library) for library in sorted({name for name, _ in pairs})}
 
 
 def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
@@ -80,37 +52,10 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     for run in experiment.runs:
         if run.card:
             trained.setdefault(code_words(run.card.code), {})[run.ref.condition] = None
-    every = len(trained) == 1
-    rows = [("train" if every else f"train, {listed(list(conditions))}", code) for code, conditions in trained.items()]
+    rows = [("train" if len(trained) == 1 else f"train, {listed(list(names))}", code) for code, names in trained.items()]
     rows += [("import", code) for code in sorted({code_words(run.import_card.code) for run in experiment.runs if run.import_card})]
     rows += [("conclude", code_words(experiment.conclude.code))] if experiment.conclude else []
     return [*rows, ("page", code_words(experiment.card.code))]
-
-
-def commands(experiment: ExperimentFiles) -> list[str]:
-    """What makes the results again."""
-    made_at = experiment.commits
-    checkout = [f"git checkout {made_at[0].removesuffix('+')}"] if len(made_at) == 1 else []
-    return [*checkout, "octavo compile", f"dvc repro {experiment.folder.pipeline.as_posix()}"]
-
-
-def statistics(experiment: ExperimentFiles) -> list[str]:
-    """How the numbers were made, a sentence each."""
-    card = experiment.conclude
-    if card is None:
-        return []
-    gold = [condition.name for condition in card.conditions if condition.supervised]
-    lines = [
-        f"Windows: initial is the first {percent(card.windows.initial)} of a run's target steps, final the last "
-        f"{percent(card.windows.final)}.",
-        f"Intervals are {percent(card.level)} intervals; the seed is the unit, and each number's passport names its method.",
-    ]
-    if len(gold) < len(card.conditions):
-        lines.append("Conditions with different rewards are never ranked by reward; they are compared on the shared evaluation.")
-        lines.append("GRPO's logged loss is not progress and decides nothing here.")
-    if gold:
-        lines.append(f"{listed(gold)} learned gold answers: no completions and no reward in training, then the same shared evaluation.")
-    return lines
 
 
 class Setting(NamedTuple):
@@ -157,8 +102,8 @@ def _flat(value: Any, pointer: str) -> dict[str, Any]:
 
 def judged_page(experiment: ExperimentFiles) -> tuple[Judgement, ...]:
     """Judgements made since the first run began, oldest first."""
-    starts = [attempt.started.at for run in experiment.runs for attempt in run.attempts]
-    return tuple(judgement for judgement in experiment.card.judged if starts and judgement.at > min(starts))
+    began = min((start.at for start in experiment.starts), default=None)
+    return tuple(judgement for judgement in experiment.card.judged if began and judgement.at > began)
 
 
 def judged_run(experiment: ExperimentFiles, run: RunFiles) -> tuple[Judgement, ...]:
@@ -184,8 +129,7 @@ def judged_words(judgements: tuple[Judgement, ...]) -> str:
     return "; ".join(dict.fromkeys(f"code change judged equal on {judgement.at[:10]} by {judgement.who}" for judgement in judgements))
 
 
-@dataclass(frozen=True)
-class Citation:
+class Citation(NamedTuple):
     bibtex: str
     cff: str
 

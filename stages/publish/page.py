@@ -20,7 +20,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, questions, rules
+from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, rules
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, RunFiles, load
 from stages.publish.facts import Facts
@@ -48,7 +48,7 @@ def page(folder: Path) -> None:
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
-    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, completions, imported, methods, questions, rules)
+    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, completions, imported, methods, rules)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     values = {
         **{module.__name__.rpartition(".")[2]: module for module in modules},

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from stages.publish import anomalies, attempts, numbers
 from stages.publish.causes import clipped_at, explain
 from stages.publish.completions import browse, printed_reward
-from stages.publish.conditions import movement, steps_done
+from stages.publish.conditions import steps_done
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture, inlined, picture
@@ -53,7 +53,7 @@ def _page(experiment: ExperimentFiles, index: int) -> str:
         "after": names[index + 1] if index + 1 < len(names) else None,
         "leaf": leaf,
         "done": steps_done(facts, run),
-        "moved": {metric: movement(facts, name, metric, facts.moved_digits([name], metric)[name]) for metric in curves},
+        "moved": {metric: facts.movement(name, metric, facts.moved_digits([name], metric)[name]) for metric in curves},
         "scores": [s for s in experiment.card.evaluation if facts.find(name, f"evaluation.{s}.pass_share", "final", "share")],
         "pictures": list(_curves(experiment, name)),
         "signals": list(chain.from_iterable(detection.signals for detection in detections)),

@@ -126,7 +126,7 @@ def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> N
         return Detection(detector=detector, state="looked", signals=tuple(signals))
 
     def cell(*detections: Detection) -> str:
-        return nonfinite(SimpleNamespace(health=SimpleNamespace(detections=detections)))  # type: ignore[arg-type]
+        return nonfinite(SimpleNamespace(detection={each.detector: each for each in detections}.get))  # type: ignore[arg-type]
 
     assert cell(looked("nonfinite", ("transient", 5), ("persistent", 50))) == "persistent from 50"
     assert cell(looked("nonfinite", ("transient", 9), ("transient", 5))) == "transient, first at 5"
