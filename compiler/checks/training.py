@@ -39,36 +39,26 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
         if isinstance(train, GroupedSettings | PpoSettings):
             yield from _engine(train, node, experiment)
         if setup.condition.role == "null_control" and any(gate.card.kind != "constant" for gate in setup.reward.gates):
-            role = setup.node.get("role")
-            yield problem("E357", setup.reward.node.place, role.place if role else None, condition=setup.name, reward=setup.reward.name)
+            role = place_of(setup.node, "role")
+            yield problem("E357", setup.reward.node.place, role, condition=setup.name, reward=setup.reward.name)
     yield from _one_gpu(experiment, expansion)
     yield from _halved(experiment, expansion)
 
 
 def _groups(train: GroupedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
     """A generation batch holds whole groups, and preflight at least one."""
-    processes, group = max(1, experiment.spec.resources.gpus), train.num_generations
+    gpus, group, facts = experiment.spec.resources.gpus, train.num_generations, dict(train)
+    processes, completions = max(1, gpus), experiment.spec.preflight.completions
     batch = train.generation_batch_size * processes
     if batch % group:
-        written = node.get("num_generations") or node.get("per_device_train_batch_size") or node.get("gradient_accumulation_steps")
-        other = node.get("gradient_accumulation_steps") or node.get("per_device_train_batch_size")
-        yield problem(
-            "E304",
-            written.place if written else key_place(node),
-            note=other.place if other and other is not written else None,
-            batch=batch,
-            group=group,
-            algorithm=train.algorithm.upper(),
-            size=train.per_device_train_batch_size,
-            accumulation=train.gradient_accumulation_steps,
-            processes=processes,
-            device="GPU" if experiment.spec.resources.gpus else "CPU process",
-            fix=whole_groups(train.per_device_train_batch_size * processes, train.gradient_accumulation_steps, group),
-        )
-    elif experiment.spec.preflight.completions < group:
-        written = experiment.root.get("preflight", "completions")
-        place = written.place if written else experiment.node("conditions").place
-        yield problem("E329", place, completions=experiment.spec.preflight.completions, group=group, fix=8 * group)
+        facts |= {"batch": batch, "processes": processes, "device": "GPU" if gpus else "CPU process", "algorithm": train.algorithm.upper()}
+        fix = whole_groups(train.per_device_train_batch_size * processes, train.gradient_accumulation_steps, group)
+        places = [node.get(key) for key in ("num_generations", "per_device_train_batch_size", "gradient_accumulation_steps")]
+        written = [inner.place for inner in places if inner is not None]
+        yield problem("E304", (*written, key_place(node))[0], written[-1] if len(written) > 1 else None, fix=fix, **facts)
+    elif completions < group:
+        written_in = experiment.root.get("preflight", "completions") or experiment.node("conditions")
+        yield problem("E329", written_in.place, completions=completions, group=group, fix=8 * group)
 
 
 def whole_groups(per_step: int, accumulation: int, group: int) -> str:
@@ -81,50 +71,35 @@ def whole_groups(per_step: int, accumulation: int, group: int) -> str:
 def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
     """W303 no checkpoint, E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
     if train.save_steps > train.max_steps:
-        yield problem("W303", place_of(node, "save_steps"), save=train.save_steps, steps=train.max_steps, fix=max(1, train.max_steps // 3))
-    written = node.get("warmup_steps")
+        yield problem("W303", place_of(node, "save_steps"), None, **dict(train), fix=max(1, train.max_steps // 3))
+    written, schedule = node.get("warmup_steps"), node.get("lr_scheduler_type")
     if written is None or train.warmup_steps == 0:
         return
     if train.lr_scheduler_type == "constant":
-        schedule = node.get("lr_scheduler_type")
         place, default = (schedule.place, "") if schedule else (None, ", a default")
-        yield problem("E355", written.place, note=place, warmup=train.warmup_steps, default=default)
+        yield problem("E355", written.place, place, **dict(train), default=default)
     elif train.warmup_steps >= train.max_steps and experiment.profile is None:
-        yield problem("E356", written.place, warmup=train.warmup_steps, steps=train.max_steps, fix=train.max_steps // 10)
+        yield problem("E356", written.place, None, **dict(train), fix=train.max_steps // 10)
 
 
 def _ppo(train: PpoSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
     """E381 optimizer steps of two sizes, W382 to W384 KL settings that do not do what they seem to do."""
-    step = train.mini_batch_size * train.gradient_accumulation_steps
+    step, kl, facts = train.mini_batch_size * train.gradient_accumulation_steps, train.kl, dict(train)
     if train.batch_size % step:
-        yield problem(
-            "E381",
-            place_of(node, "mini_batch_size", "gradient_accumulation_steps", "batch_size"),
-            batch=train.batch_size,
-            step=step,
-            size=train.mini_batch_size,
-            accumulation=train.gradient_accumulation_steps,
-            fix=step * max(1, round(train.batch_size / step)),
-            whole="" if train.batch_size % train.mini_batch_size else ", or `gradient_accumulation_steps: 1`",
-        )
-    kl = train.kl
+        place = place_of(node, "mini_batch_size", "gradient_accumulation_steps", "batch_size")
+        whole = "" if train.batch_size % train.mini_batch_size else ", or `gradient_accumulation_steps: 1`"
+        yield problem("E381", place, None, **facts, step=step, fix=step * max(1, round(train.batch_size / step)), whole=whole)
     most = (1 + CLIP * train.batch_size / kl.horizon) ** min(train.max_steps, 10_000)
     if kl.controller == "adaptive" and kl.init_kl_coef > 0 and most < MOVES and experiment.profile is None:
         horizon = max(1, round(CLIP * train.batch_size * train.max_steps / 2.3))
         place = place_of(node, "kl.horizon", "kl.controller", "batch_size")
-        yield problem("W382", place, most=f"{most:.2f}", updates=train.max_steps, batch=train.batch_size, horizon=horizon)
+        yield problem("W382", place, None, **facts, most=f"{most:.2f}", horizon=horizon)
     is_rescored = train.temperature != train.scored_at
     if kl.estimator == "k1" and kl.init_kl_coef > 0 and (is_rescored or train.top_p < 1):
-        fixes = ["set `top_p: 1.0`"] if train.top_p < 1 else []
-        yield problem(
-            "W383",
-            place_of(node, *(["top_p"] if train.top_p < 1 else ["scoring_temperature", "temperature"])),
-            temperature=train.temperature,
-            top_p=train.top_p,
-            scored=train.scored_at,
-            bias="high" if train.temperature > train.scored_at and train.top_p == 1 else "low",
-            fix=" and ".join([*fixes, "delete `scoring_temperature`"] if is_rescored else fixes),
-        )
+        fixes = (["set `top_p: 1.0`"] if train.top_p < 1 else []) + (["delete `scoring_temperature`"] if is_rescored else [])
+        place = place_of(node, *(["top_p"] if train.top_p < 1 else ["scoring_temperature", "temperature"]))
+        bias = "high" if train.temperature > train.scored_at and train.top_p == 1 else "low"
+        yield problem("W383", place, None, **facts, scored=train.scored_at, bias=bias, fix=" and ".join(fixes))
     if train.target_kl is not None and kl.controller == "adaptive" and node.get("kl", "target") is None:
         yield problem("W384", place_of(node, "target_kl"), target=train.target_kl, aim=kl.target)
 
@@ -171,9 +146,8 @@ def _halved(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic
         key = setup.train.microbatch_key
         size = getattr(setup.train, key) if key else None
         if size is None or size % 2:
-            form = "E277" if size else "E277.none"
-            place = key_place(experiment.node("retries", "out_of_memory"))
-            yield problem(form, place, algorithm=setup.train.algorithm, condition=setup.name, key=key, size=size)
+            place, facts = key_place(experiment.node("retries", "out_of_memory")), {"condition": setup.name, "key": key, "size": size}
+            yield problem("E277" if size else "E277.none", place, None, algorithm=setup.train.algorithm, **facts)
             return
 
 
@@ -233,17 +207,9 @@ def _answers(supervised: list[tuple[Setup, SftSettings]], experiment: Experiment
 def _lacking(setup: Setup, key: str, file: DataFile, lacking: list[str], rows: int) -> Diagnostic:
     texts = [name for name, value in file.rows[lacking[0]].items() if isinstance(value, str) and name not in ("id", setup.data.prompt)]
     meant = nearest(key, texts) or (texts[0] if len(lacking) == rows and texts else None)
-    return problem(
-        "E223" if len(lacking) == rows else "E223.some",
-        place_of(setup.data_node, "answer", "path"),
-        file=file.path,
-        lacking=len(lacking),
-        rows=rows,
-        key=key,
-        condition=setup.name,
-        row=lacking[0],
-        fix=f"set `answer: {meant}`" if meant and meant != key else f"give every row a `{key}`, or take those rows out",
-    )
+    facts = {"file": file.path, "lacking": len(lacking), "rows": rows, "key": key, "condition": setup.name, "row": lacking[0]}
+    fix = f"set `answer: {meant}`" if meant and meant != key else f"give every row a `{key}`, or take those rows out"
+    return problem("E223" if len(lacking) == rows else "E223.some", place_of(setup.data_node, "answer", "path"), None, **facts, fix=fix)
 
 
 def _context(setup: Setup, train: SftSettings, experiment: Experiment, inputs: Inputs) -> Iterator[Diagnostic]:
