@@ -185,23 +185,15 @@ def _comparable(claim: Claim, place: Place, sides: list[Setup]) -> Iterator[Diag
 
 def _seeds(claim: Claim, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
     """Enough for an interval, and no more than there are. A profile decides nothing, so its claims may stay void."""
-    needed, seeds = claim.needs.seeds, sorted(set(experiment.spec.seeds))
-    written = node.get("needs", "seeds") or node.get("id")
-    place = written.place if written else node.place
+    needed, seeds, place = claim.needs.seeds, sorted(set(experiment.spec.seeds)), place_of(node, "needs.seeds", "id")
+    count = len(seeds)
     if needed < FEWEST_SEEDS:
         yield problem("E307", place, claim=claim.id, seeds=_counted(needed), fewest=FEWEST_SEEDS)
-    elif needed > len(seeds) and experiment.profile is None:
-        more = [*seeds, *(seed for seed in range(1, needed + len(seeds) + 1) if seed not in seeds)][:needed]
+    elif needed > count and experiment.profile is None:
+        more = [*seeds, *(seed for seed in range(1, needed + count + 1) if seed not in seeds)][:needed]
+        other = {"or": f", or needs: {{seeds: {count}}}" if count >= FEWEST_SEEDS else "", "more": ", ".join(map(str, sorted(more)))}
         yield problem(
-            "E306",
-            place,
-            note=experiment.node("seeds").key,
-            claim=claim.id,
-            needed=needed,
-            count=len(seeds),
-            seeds=_counted(len(seeds)),
-            more=", ".join(map(str, sorted(more))),
-            **{"or": f", or needs: {{seeds: {len(seeds)}}}" if len(seeds) >= FEWEST_SEEDS else ""},
+            "E306", place, experiment.node("seeds").key, claim=claim.id, needed=needed, count=count, seeds=_counted(count), **other
         )
 
 

@@ -45,9 +45,8 @@ def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     runs = {run.name: run.setup.name for run in expansion.runs}
     for name in spec.conditions:
         if name in runs:
-            yield problem(
-                "E327", experiment.node("conditions", name).key, condition=name, other=runs[name], name=name.replace("-s", "-seed")
-            )
+            fix = name.replace("-s", "-seed")
+            yield problem("E327", experiment.node("conditions", name).key, condition=name, other=runs[name], name=fix)
 
 
 def _scores(experiment: Experiment) -> Iterator[Node]:

@@ -103,17 +103,10 @@ def _can_fire(setup: Setup, rule: WrittenRule) -> Iterator[Diagnostic]:
     if rule.is_light or earliest < steps:
         return
     written = {key: node for key in ("after", "for") if (node := rule.node.get(key)) is not None}
-    bound = setup.train_node.get("max_steps")
-    yield problem(
-        "E362" if written else "E362.window",
-        (written.get("for") or written.get("after") or _when(rule)).place,
-        note=bound.place if bound else None,
-        when=" with ".join(f"`{key}: {node.value}`" for key, node in written.items()),
-        earliest=earliest,
-        condition=setup.name,
-        steps=steps,
-        fix="let it look earlier, such as `after: 50%`" if rule.id.startswith("red_flag") else "write a shorter `for`, or delete the rule",
-    )
+    bound, place = setup.train_node.get("max_steps"), (written.get("for") or written.get("after") or _when(rule)).place
+    facts = {"when": " with ".join(f"`{key}: {node.value}`" for key, node in written.items()), "condition": setup.name, "steps": steps}
+    fix = "let it look earlier, such as `after: 50%`" if rule.id.startswith("red_flag") else "write a shorter `for`, or delete the rule"
+    yield problem("E362" if written else "E362.window", place, bound.place if bound else None, **facts, earliest=earliest, fix=fix)
 
 
 def _null_controls(experiment: Experiment) -> Iterator[Diagnostic]:
