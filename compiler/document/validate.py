@@ -61,8 +61,9 @@ def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, li
 
 def _converted(plain: Any, error: ErrorDetails, model: type[BaseModel]) -> bool:
     """Whether what was refused is a text with a unit, which is then replaced by the number that the model stores."""
-    unit, text = _unit_at(model, error["loc"]), error["input"]
-    amount = number(text, unit) if unit is not None and isinstance(text, str) else None
+    text = error["input"]
+    unit = _unit_at(model, error["loc"]) if isinstance(text, str) else None
+    amount = number(text, unit) if unit is not None else None
     if amount is None:
         return False
     *way, last = error["loc"]
