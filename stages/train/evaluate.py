@@ -104,7 +104,7 @@ def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]
         Answer(text=sampled.text, row=row, truncated=sampled.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=sampled.tokens)
         for row, number, sampled in numbered
     ]
-    judgements: dict[str, list[Judgement]] = score_each(card.scores, answers)[0]
+    judgements = score_each(card.scores, answers)
     judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
     return [
         {

@@ -7,11 +7,16 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.model import Adapter, ModelRef
+from stages.contracts.preflight_card import PreflightCondition
 from stages.train.data import missing, require_model
 from stages.train.refusals import refusal
+
+BATCH = 128
+"""Completions that are sampled at a time without a trainer."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +26,6 @@ class Sampled:
     text: str
     tokens: int
     truncated: bool
-
-
-class Sampling(Protocol):
-    """What a card says of how completions are sampled."""
-
-    @property
-    def max_completion_length(self) -> int: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def top_p(self) -> float: ...
 
 
 def load_base(card: ModelRef, device: Literal["cpu", "cuda"], bf16: bool = False) -> tuple[Any, Any]:
@@ -137,7 +131,9 @@ def lora(card: Adapter) -> Any:
     return LoraConfig(r=card.r, lora_alpha=card.lora_alpha, lora_dropout=card.lora_dropout, target_modules=modules, task_type="CAUSAL_LM")
 
 
-def sample(model: Any, tokenizer: Any, prompts: Sequence[str], how: Sampling, *, per_prompt: int, seed: int) -> list[list[Sampled]]:
+def sample(
+    model: Any, tokenizer: Any, prompts: Sequence[str], how: EvaluateCard | PreflightCondition, *, per_prompt: int, seed: int
+) -> list[list[Sampled]]:
     """`per_prompt` completions of each prompt, in the order of prompts. The seed is set once, before the first batch."""
     import torch
 
@@ -146,23 +142,21 @@ def sample(model: Any, tokenizer: Any, prompts: Sequence[str], how: Sampling, *,
     model.eval()
     completions: list[Sampled] = []
     flat = [prompt for prompt in prompts for _ in range(per_prompt)]
-    batch = 128
-    options = {
-        "max_new_tokens": how.max_completion_length,
-        "do_sample": True,
-        "temperature": how.temperature,
-        "top_p": how.top_p,
-        "top_k": 0,
-    }
-    options["pad_token_id"] = tokenizer.pad_token_id
+    options = sampling_options(tokenizer, how.max_completion_length, how.temperature, how.top_p)
     with torch.inference_mode():
-        for start in range(0, len(flat), batch):
-            inputs = tokenizer(flat[start : start + batch], return_tensors="pt", padding=True, padding_side="left").to(model.device)
+        for start in range(0, len(flat), BATCH):
+            inputs = tokenizer(flat[start : start + BATCH], return_tensors="pt", padding=True, padding_side="left").to(model.device)
             inputs.pop("token_type_ids", None)
             output = model.generate(**inputs, **options)
             rows = output[:, inputs["input_ids"].shape[1] :].tolist()
             completions.extend(_cut(row, ends, tokenizer) for row in rows)
     return [completions[i : i + per_prompt] for i in range(0, len(completions), per_prompt)]
+
+
+def sampling_options(tokenizer: Any, max_tokens: int, temperature: float, top_p: float) -> dict[str, Any]:
+    """Arguments of `generate`."""
+    chosen = {"temperature": temperature, "top_p": top_p, "top_k": 0, "pad_token_id": tokenizer.pad_token_id}
+    return {"max_new_tokens": max_tokens, "do_sample": True, **chosen}
 
 
 def end_tokens(model: Any, tokenizer: Any) -> set[int]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig
 
 from stages.contracts.model import Adapter
-from stages.train.model import lora
+from stages.train.model import lora, sampling_options
 from stages.train.rollouts import Rollouts
 
 
@@ -86,8 +86,7 @@ class Policy(nn.Module):  # type: ignore[misc]
         """One completion a prompt, with torch's global random numbers."""
         inputs = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left").to(self.network.device)
         ids, attention = inputs["input_ids"], inputs["attention_mask"]
-        options = {"max_new_tokens": max_tokens, "do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        options["pad_token_id"] = tokenizer.pad_token_id
+        options = sampling_options(tokenizer, max_tokens, temperature, top_p)
         output = None
         if self.rollouts is not None:
             output = self.rollouts.sampled(self.network, ids, attention, GenerationConfig(**options, eos_token_id=sorted(ends)))

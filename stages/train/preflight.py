@@ -110,8 +110,8 @@ def _judge(
         refusals += reasons.bounds(card, condition, counts)
         refusals += [] if is_grouped else reasons.constant(known)
         if not reward.invert:
-            refusals += reasons.refused_optima(reward, probed)
-            warnings += reasons.doubtful_optima(reward, probed)
+            refusals += reasons.optima(reward, probed, refused=True)
+            warnings += reasons.optima(reward, probed, refused=False)
             warnings += reasons.shorter_pays(list(zip(tokens, scored.rewards, strict=True)))
         warnings += reasons.atoms(atoms, known)
         warnings += reasons.starvation(step)

@@ -7,14 +7,19 @@ and then writes nothing else. An author who means it says so with an example of 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from stages.contracts.plugin import Answer
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, ProbeReward, StepTime
 from stages.contracts.reward import Reward
 from stages.train.rewards.compose import check_examples, compose
 
+_SENTENCES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 REFUSED = ("empty", "end marker only", "required parts only")
 """No task has these as its answer. One word may be one, and a word over and over too: those two only warn."""
 ROWS = 3
@@ -78,63 +83,52 @@ def examples(reward: Reward) -> list[str]:
     sentences = []
     for wrong in (outcome for outcome in check_examples(reward) if not outcome.ok):
         scored = "is unknown" if wrong.got is None else f"scores {wrong.got:g}"
-        sentences.append(f"The reward example {wrong.completion!r} {scored}, expected {wrong.expect:g}: {wrong.why.rstrip('.')}.")
+        why = wrong.why.rstrip(".")
+        sentences.append(_SENTENCES["example"].format(completion=wrong.completion, scored=scored, expect=wrong.expect, why=why))
     return sentences
 
 
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
     """Shares above what the spec declares."""
-    reasons = []
-    silent, cut = counts["zero_signal_groups"] / max(1, counts["groups"]), counts["truncated"] / counts["completions"]
-    unknown = counts["unknown"] / counts["completions"]
-    if counts["groups"] and silent >= card.zero_signal_share.below:
-        reasons.append(
-            f"{counts['zero_signal_groups']} of {counts['groups']} groups carry no signal ({silent:.0%}, declared below "
-            f"{card.zero_signal_share.below:.0%}): grade the reward more finely, or choose prompts that are neither trivial nor hopeless."
-        )
-    if cut >= card.truncated.below:
-        reasons.append(
-            f"{counts['truncated']} of {counts['completions']} completions are cut at {condition.max_completion_length} tokens "
-            f"({cut:.0%}, declared below {card.truncated.below:.0%}): raise max_completion_length."
-        )
-    if unknown > condition.reward.unknown.limit:
-        reasons.append(
-            f"{counts['unknown']} of {counts['completions']} rewards are unknown (limit {condition.reward.unknown.limit:.0%}): "
-            "the verifier or the data is broken."
-        )
-    return reasons
+    completions, tokens, unknown = counts["completions"], condition.max_completion_length, condition.reward.unknown.limit
+    checks = (
+        ("silent", counts["zero_signal_groups"], counts["groups"], card.zero_signal_share.below, operator.ge),
+        ("cut", counts["truncated"], completions, card.truncated.below, operator.ge),
+        ("unknown", counts["unknown"], completions, unknown, operator.gt),
+    )
+    return [
+        _SENTENCES[name].format(count=count, total=total, share=count / total, limit=limit, tokens=tokens)
+        for name, count, total, limit, is_beyond in checks
+        if total and is_beyond(count / total, limit)
+    ]
 
 
 def constant(known: Sequence[float]) -> list[str]:
     """One completion a prompt, and all of them earn the same: without groups this is what no signal looks like."""
-    if len(known) < 2 or len(set(known)) > 1:
-        return []
-    return [f"All {len(known)} known rewards are {known[0]:g}: there is nothing to learn from."]
+    is_constant = len(known) > 1 and len(set(known)) == 1
+    return [_SENTENCES["constant"].format(count=len(known), reward=known[0])] if is_constant else []
 
 
 def atoms(values: Sequence[Atom], known: Sequence[float]) -> list[str]:
     """Many completions on one reward between the lowest and the highest."""
     return [
-        f"{atom.completions} of {len(known)} completions hold exactly the reward {atom.reward:g}: look at them, it may be a loophole."
+        _SENTENCES["atom"].format(count=atom.completions, total=len(known), reward=atom.reward)
         for atom in values
         if atom.reward not in (0.0, 1.0) and atom.completions >= ATOM_SHARE * len(known)
     ]
 
 
-def refused_optima(reward: Reward, probed: Sequence[ProbeReward]) -> list[str]:
-    """The first text without any content that no right answer beats."""
-    return [_optimum(reward, probe) for probe in probed if probe.best and not is_declared(reward, probe) and probe.name in REFUSED][:1]
-
-
-def doubtful_optima(reward: Reward, probed: Sequence[ProbeReward]) -> list[str]:
-    """The same where the author says so with an example, or where the text might be an answer."""
-    return [_optimum(reward, probe) for probe in probed if probe.best and (is_declared(reward, probe) or probe.name not in REFUSED)][:1]
-
-
-def _optimum(reward: Reward, probe: ProbeReward) -> str:
-    text = json.dumps(probe.text if len(probe.text) <= 24 else f"{probe.text[:24]}...", ensure_ascii=False)
-    what = f"The degenerate answer {text} ({probe.name}) earns {probe.reward:g}; no right answer earns more than {highest(reward):g}"
-    return f"{what}: " + ("an example says so, and training will find it." if is_declared(reward, probe) else "add a gate that fails it.")
+def optima(reward: Reward, probed: Sequence[ProbeReward], refused: bool) -> list[str]:
+    """The first text without skill that no right answer beats. `refused`: one without any content that no example declares; else one that
+    an example declares, or that might be an answer."""
+    for probe in probed:
+        declared = is_declared(reward, probe)
+        if probe.best and refused == (probe.name in REFUSED and not declared):
+            text = json.dumps(probe.text if len(probe.text) <= 24 else f"{probe.text[:24]}...", ensure_ascii=False)
+            advice = "an example says so, and training will find it." if declared else "add a gate that fails it."
+            facts = {"text": text, "name": probe.name, "reward": probe.reward, "highest": highest(reward), "advice": advice}
+            return [_SENTENCES["optimum"].format(**facts)]
+    return []
 
 
 def shorter_pays(earned: Sequence[tuple[int, float | None]]) -> list[str]:
@@ -147,20 +141,11 @@ def shorter_pays(earned: Sequence[tuple[int, float | None]]) -> list[str]:
     short, rest = sum(rewards[:few]) / few, sum(rewards[few:]) / len(rewards[few:])
     if short - rest < PAYS * (max(rewards) - min(rewards)) or max(rewards) == min(rewards):
         return []
-    longest = known[few - 1][0]
-    return [
-        f"The shortest {few} of {len(known)} completions (up to {longest} tokens) earn {short:.2f} on average, the rest {rest:.2f}: "
-        "training will shorten the answers. Ask for what an answer must hold, or for a least length."
-    ]
+    return [_SENTENCES["shorter"].format(few=few, total=len(known), longest=known[few - 1][0], short=short, rest=rest)]
 
 
 def starvation(step: StepTime | None) -> list[str]:
     """Whether training will wait for the verifiers more than it samples."""
     if step is None or step.scoring <= max(step.sampling, STARVING_SECONDS):
         return []
-    share = step.scoring / (step.scoring + step.sampling)
-    return [
-        f"Scoring the {step.completions} completions of a step will take about {step.scoring:.1f} s, sampling them {step.sampling:.1f} s: "
-        f"{share:.0%} of that time waits for gates, most of it for {step.slowest_gate}. Fewer or cheaper tests, a lower timeout, or a "
-        "cheap gate before it that fails hopeless answers."
-    ]
+    return [_SENTENCES["starving"].format(**step.model_dump(), share=step.scoring / (step.scoring + step.sampling))]

@@ -191,24 +191,19 @@ def _leaf(leaf: Leaf, answer: Answer, judgements: Mapping[str, Judgement | None]
 
 
 def compose(reward: Reward) -> Composed:
-    """Build a reward from its card, which the compiler has checked. Raises KeyError for an unknown kind of gate, ValueError for a
-    declared reward that is no finite number."""
-    return Composed(reward, tuple(_ready(card) for card in reward.gates))
+    """Build a reward from its card, which the compiler has checked. Raises KeyError for an unknown kind of gate."""
+    return Composed(reward, _ready(reward.gates))
 
 
-def _ready(card: Gate) -> ReadyGate:
-    for value in (card.on_pass, card.on_fail):
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"gate {card.name!r} declares the reward {value}, which is no finite number")
-    plugin = load(GATES, card.kind)
-    return ReadyGate(card, plugin, plugin.Settings.model_validate(card.settings))
+def _ready(gates: Sequence[Gate]) -> tuple[ReadyGate, ...]:
+    plugins = {card.kind: load(GATES, card.kind) for card in gates}
+    return tuple(ReadyGate(card, plugins[card.kind], plugins[card.kind].Settings.model_validate(card.settings)) for card in gates)
 
 
-def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> tuple[dict[str, list[Judgement]], dict[str, float]]:
-    """Every gate judges every answer by itself: (judgements, wall seconds) by gate name. For the shared evaluation."""
-    ready, scored = [_ready(card) for card in gates], Scored([])
-    judgements = {gate.card.name: _judge(ready, place, range(len(answers)), answers, scored) for place, gate in enumerate(ready)}
-    return judgements, scored.seconds
+def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> dict[str, list[Judgement]]:
+    """Every gate judges every answer by itself: judgements by gate name. For the shared evaluation."""
+    ready, scored = _ready(gates), Scored([])
+    return {gate.card.name: _judge(ready, place, range(len(answers)), answers, scored) for place, gate in enumerate(ready)}
 
 
 @dataclass(frozen=True)
@@ -223,7 +218,8 @@ class ExampleOutcome:
 
 
 def check_examples(reward: Reward) -> list[ExampleOutcome]:
-    """Score the author's examples. They belong to the named reward, so an inversion is left out."""
+    """Score the author's examples. They belong to the named reward, so an inversion is left out. `why`: the gates that a completion went
+    through, and its penalties, such as `format: pass; tests: fail (2 of 6 tests passed); penalty runaway`."""
     answers = [
         Answer(example.completion, example.row, truncated=example.truncated, key=f"example-{index}", tokens=example.tokens)
         for index, example in enumerate(reward.examples)
@@ -231,19 +227,15 @@ def check_examples(reward: Reward) -> list[ExampleOutcome]:
     scored = compose(reward.model_copy(update={"invert": False})).score(answers)
     outcomes = []
     for index, (example, got) in enumerate(zip(reward.examples, scored.rewards, strict=True)):
-        ok = got is not None and abs(got - example.expect) <= TOLERANCE
-        outcomes.append(ExampleOutcome(example.completion, example.expect, got, _way(scored, index), ok))
+        way = [
+            f"{name}: {judgement.status}" + (f" ({judgement.reason})" if judgement.reason else "")
+            for name, judgement in scored.of_answer(index).items()
+            if judgement is not None
+        ]
+        way += [f"penalty {name}" for name, held in scored.penalties.items() if held[index]]
+        is_right = got is not None and abs(got - example.expect) <= TOLERANCE
+        outcomes.append(ExampleOutcome(example.completion, example.expect, got, "; ".join(way), is_right))
     return outcomes
-
-
-def _way(scored: Scored, index: int) -> str:
-    """The gates an answer went through, and its penalties: `format: pass; tests: fail (2 of 6 tests passed); penalty runaway`."""
-    steps = [
-        f"{name}: {judgement.status}" + (f" ({judgement.reason})" if judgement.reason else "")
-        for name, judgement in scored.of_answer(index).items()
-        if judgement is not None
-    ]
-    return "; ".join([*steps, *(f"penalty {name}" for name, held in scored.penalties.items() if held[index])])
 
 
 def sandbox(gates: Iterable[Gate]) -> str:
