@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.problems import Rejected, problem, sentence
@@ -14,11 +15,11 @@ from compiler.problems import Rejected, problem, sentence
 _LEFT_OUT = {"runs", "build", "tests", ".cache", ".dvc", ".github", "benchmarks"}
 
 
-def git(*arguments: str) -> bytes | None:
+def git(*arguments: str, input: bytes = b"") -> bytes | None:
     """Output of a git command in the working directory; None if it fails or there is no git."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        process = subprocess.run(["git", *arguments], capture_output=True, env=environment, stdin=subprocess.DEVNULL, timeout=60)
+        process = subprocess.run(["git", *arguments], capture_output=True, env=environment, input=input, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return process.stdout if process.returncode == 0 else None
@@ -37,19 +38,27 @@ def commit(revision: str) -> str:
     raise Rejected([problem("E391.trust" if has_repository else "E391.nowhere")])
 
 
-def commits_of(path: str, limit: int) -> list[str]:
-    """Newest commits that touched a path, HEAD first."""
-    output = git("log", f"--max-count={limit}", "--format=%H", "HEAD", "--", path)
-    return output.decode().split() if output else []
+def contents(names: Sequence[str]) -> list[str | None]:
+    """Texts of objects such as `HEAD:./specs/a.yaml`, or of ids of files, read by one process; None for what is not there or no text."""
+    stream = io.BytesIO(git("cat-file", "--batch", input="".join(f"{name}\n" for name in names).encode()) or b"")
+    texts: list[str | None] = []
+    for _ in names:
+        words = stream.readline().split()
+        content = stream.read(int(words[2]) + 1)[:-1] if len(words) == 3 and words[1] == b"blob" else None
+        try:
+            texts.append(content.decode("utf-8") if content is not None else None)
+        except UnicodeDecodeError:
+            texts.append(None)
+    return texts
 
 
-def show(revision: str, path: str) -> str | None:
-    """A file's text at a commit; None if it is not there. `path` is relative to the working directory."""
-    output = git("cat-file", "blob", f"{revision}:./{path}")
-    try:
-        return output.decode("utf-8") if output is not None else None
-    except UnicodeDecodeError:
-        return None
+def older_contents(paths: Sequence[str], commits: int) -> list[tuple[str, str]]:
+    """(path, text) of each of these files after each of the newest commits that changed one of them, newest first."""
+    words = ("log", "--format=", "--raw", "-z", "--no-abbrev", "--no-renames", "--relative", f"--max-count={commits}", "HEAD", "--")
+    fields = (git(*words, *paths) or b"").decode("utf-8", "replace").strip("\0").split("\0")
+    entries = [(path, entry.split()[3]) for entry, path in zip(fields[::2], fields[1::2], strict=False)]
+    texts = contents([blob for _, blob in entries]) if entries else []
+    return [(path, text) for (path, _), text in zip(entries, texts, strict=True) if text is not None]
 
 
 def extract(revision: str, to: Path) -> None:

@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from compiler.build.inputs import Inputs
-from compiler.build.origins import places_of
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
-from compiler.commands.git import commit, commits_of, extract, git, show
-from compiler.commands.plan_claims import OlderRules, claims_at_risk, undated
-from compiler.commands.plan_cost import cost
-from compiler.commands.plan_reasons import Past, Reasons
-from compiler.commands.plan_report import ExperimentPlan, Plan, StagePlan
-from compiler.commands.plan_text import markdown, text
+from compiler.commands.git import commit, extract, git, older_contents
+from compiler.commands.plan_claims import claims_at_risk, cost, undated
+from compiler.commands.plan_reasons import CARD, Reasons, json_object
+from compiler.commands.plan_report import ExperimentPlan, PageState, Plan, StagePlan, markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
-from compiler.lock.status import State, command, statuses
+from compiler.lock.status import Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
 from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.layout import RUNS
-from stages.contracts.lineage import Origin
+from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.stage import ROOT
 
-CARD = "train.card.json"
 PRETRAINS = "stages.train.pretrain"
-DEPTH, CARDS = 8, 60
-"""Commits of a card, and cards, that are searched for the card that a stage ran with: a thousand cards change for one reason."""
-_PAGE: dict[State, Literal["changes", "may_change", "stays"]] = {
-    "runs": "changes",
-    "restored": "changes",
-    "may_run": "may_change",
-    "stays": "stays",
-}
+COMMITS, CARDS = 60, 60
+"""Newest commits, and cards, that are searched for the cards that stages ran with: a thousand cards change for one reason."""
+_PAGE: dict[str, PageState] = {"runs": "changes", "restored": "changes", "may_run": "may_change", "stays": "stays"}
 
 
 @dataclass(frozen=True)
@@ -52,10 +40,24 @@ class _Baseline:
     """The older side of the comparison. `cache` is None for another revision: what stages wrote there is not known."""
 
     locks: dict[str, Lock]
-    past: Past
+    files: Files
     cache: Cache | None
     experiments: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    def texts(self, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Path -> content that a stage ran with. What was compiled last lies on disk until the next compile; after it, in git."""
+        there = {path: self.files.text(path) for path, entry in entries.items() if self.files.md5(path) == entry.md5}
+        texts = {path: content for path, content in there.items() if content is not None}
+        gone = [path for path in entries if path not in texts][:CARDS]
+        for path, content in older_contents(gone, COMMITS) if gone and self.cache else ():
+            if hashlib.md5(content.encode(), usedforsecurity=False).hexdigest() == entries[path].md5:
+                texts[path] = content
+        return texts
+
+    def listing(self, path: str, entry: Entry) -> dict[str, str]:
+        """Name -> MD5 of the files of a folder; {} if nothing is known of them."""
+        return self.cache.listing(entry.md5) if self.cache else self.files.listing(path)
 
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
@@ -73,8 +75,10 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
     texts = project(compiled, with_site=not names)
     if revision is None:
         report = _compared(compiled, texts, _on_disk(texts, names), None, None)
-        stages = {experiment.name: experiment.stages for experiment in report.experiments}
-        return report.model_copy(update={"notes": tuple(undated(compiled, stages))})
+        making = {
+            experiment.name: {stage.makes for stage in experiment.stages if stage.state == "runs"} for experiment in report.experiments
+        }
+        return report.model_copy(update={"notes": tuple(undated(compiled, making))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         report = _compared(compiled, texts, _at_revision(Path(folder), revision, names), revision, base)
     return report if names else report.model_copy(update={"notes": (*report.notes, *_not_live(revision, references, base or ""))})
@@ -90,89 +94,73 @@ def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iter
 
 
 def _compared(compiled: list[Compiled], texts: Project, before: _Baseline, base: str | None, base_name: str | None) -> Plan:
-    once = texts.once if base else {path: text for path, text in texts.once.items() if not os.path.lexists(path)}
+    once = texts.once if base else {path: content for path, content in texts.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**texts.files, **once})
-    reasons = Reasons(files, before.past, _origins(compiled), read_judgements(ROOT / VERSIONS))
-    stages: dict[str, dict[str, StagePlan]] = {}
-    for status in statuses(texts.pipelines, before.locks, files, before.cache):
-        name = status.stage.name
+    decided = statuses(texts.pipelines, before.locks, files, before.cache)
+    older = before.texts(dict(_cards_before(compiled, decided, before.locks)))
+    origins = {each.experiment.name: each.origins for each in compiled}
+    reasons = Reasons(files, older, before.listing, origins, read_judgements(ROOT / VERSIONS))
+    stages: dict[str, list[StagePlan]] = {}
+    for status in decided:
+        name, state, pipeline = status.stage.name, status.state, status.pipeline
         run = name.removeprefix("train-") if name.startswith("train-") else None
-        stages.setdefault(status.pipeline, {})[name] = StagePlan(
-            pipeline=status.pipeline,
-            stage=name,
-            run=run,
-            trains=run is not None or status.stage.module == PRETRAINS,
-            state=status.state,
-            reasons=reasons.of_stage(status),
-        )
-    experiments = tuple(_experiment(each, stages.pop(f"{RUNS}/{each.experiment.name}/dvc.yaml"), before) for each in compiled)
+        trains, why = run is not None or status.stage.module == PRETRAINS, reasons.of_stage(status)
+        stage = StagePlan(pipeline=pipeline, stage=name, run=run, trains=trains, state=state, reasons=why)
+        stages.setdefault(pipeline, []).append(stage)
+    experiments = tuple(_experiment(each, stages.pop(f"{RUNS}/{each.experiment.name}/dvc.yaml"), before, older) for each in compiled)
     return Plan(
         base=base,
         base_name=base_name,
         experiments=experiments,
-        shared=tuple(stage for rest in stages.values() for stage in rest.values()),
+        shared=tuple(stage for rest in stages.values() for stage in rest),
         removed_experiments=tuple(sorted(set(before.experiments) - {experiment.name for experiment in experiments})),
         notes=before.notes,
     )
 
 
-def _experiment(compiled: Compiled, stages: Mapping[str, StagePlan], before: _Baseline) -> ExperimentPlan:
-    name, plans = compiled.experiment.name, tuple(stages.values())
-    lock = before.locks.get(f"{RUNS}/{name}/dvc.yaml", {})
+def _cards_before(compiled: Sequence[Compiled], decided: Sequence[Status], locks: Mapping[str, Lock]) -> Iterator[tuple[str, Entry]]:
+    """(path, record) of the cards whose older content is asked for: those that changed, and what declares claims and health gates."""
+    for each in compiled:
+        folder = ExperimentFolder(RUNS / each.experiment.name)
+        lock = locks.get(folder.pipeline.as_posix(), {})
+        for stage, card in (("conclude", folder.conclude_card.as_posix()), ("screen", folder.screen_card.as_posix())):
+            if stage in lock and card in lock[stage].deps:
+                yield card, lock[stage].deps[card]
+    for status in decided:
+        for cause in status.causes:
+            if status.locked and cause.kind == "changed" and cause.path.endswith(CARD):
+                yield cause.path, status.locked.deps[cause.path]
+
+
+def _experiment(compiled: Compiled, stages: Sequence[StagePlan], before: _Baseline, older: Mapping[str, str]) -> ExperimentPlan:
+    folder = ExperimentFolder(RUNS / compiled.experiment.name)
+    lock = before.locks.get(folder.pipeline.as_posix(), {})
     runs = [run.name for run in compiled.expansion.runs]
     ran = {stage.partition("-")[2] for stage in lock if stage.startswith(("train-", "import-"))}
     ran |= set(left_over(compiled)) if before.cache is not None else set()
     new, removed = [run for run in runs if run not in ran], sorted(ran - set(runs))
-    concluded, screened = (_older_card(name, stage, lock, before.past) for stage in ("conclude", "screen"))
-    gates = screened["gates"] if screened else None
-    older = OlderRules({claim["id"]: claim for claim in concluded["claims"]}, gates) if concluded else None
+    concluded, screened = (json_object(older.get(card.as_posix())) for card in (folder.conclude_card, folder.screen_card))
+    page = next(stage for stage in stages if stage.stage == "page")
     return ExperimentPlan(
-        name=name,
+        name=folder.name,
         spec=compiled.experiment.document.file,
-        stages=plans,
+        stages=tuple(stages),
         new_runs=tuple(new),
         removed_runs=tuple(removed),
-        cost=cost(compiled, [stage.run for stage in plans if stage.run and stage.state == "runs"]),
-        claims=tuple(claims_at_risk(compiled, older, plans, new, removed)),
-        page=_PAGE[stages["page"].state] if "page" in lock else "new",
+        cost=cost(compiled, [stage.run for stage in stages if stage.run and stage.state == "runs"]),
+        claims=tuple(claims_at_risk(compiled, concluded, screened, stages, new, removed)),
+        page=_PAGE[page.state] if "page" in lock else "new",
     )
 
 
-def _older_card(experiment: str, stage: str, lock: Lock, past: Past) -> dict[str, Any] | None:
-    """The card that a stage of the analysis last ran with; None if it is gone."""
-    card = f"{RUNS}/{experiment}/analysis/{stage}.card.json"
-    entry = lock[stage].deps.get(card) if stage in lock else None
-    text = past.text(card, entry) if entry else None
-    return dict(json.loads(text)) if text else None
-
-
-def _origins(compiled: list[Compiled]) -> Callable[[str], Mapping[str, Origin]]:
-    """A function from a card's path to the places of its values."""
-    files = {each.experiment.name: each.origins for each in compiled}
-
-    def origins(path: str) -> Mapping[str, Origin]:
-        experiment, _, below = path.removeprefix(f"{RUNS}/").partition("/")
-        return places_of(files[experiment], below) if experiment in files else {}
-
-    return origins
-
-
 def _on_disk(texts: Project, names: Sequence[str]) -> _Baseline:
-    """What was compiled last lies on disk until the next compile; after it, in git if it was committed."""
-    cache, disk, locks, left = Cache(Path()), Files(Path(), {}), dict[str, Lock](), iter(range(CARDS))
+    """What DVC recorded, and what was compiled last."""
+    locks: dict[str, Lock] = {}
     for pipeline in texts.pipelines:
         with suppress(ValueError, OSError):
             locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
-
-    def text(path: str, entry: Entry) -> str | None:
-        if disk.md5(path) == entry.md5:
-            return disk.text(path)
-        commits = commits_of(path, DEPTH) if next(left, None) is not None else []
-        texts = (show(commit, path) for commit in commits)
-        return next((old for old in texts if old and hashlib.md5(old.encode(), usedforsecurity=False).hexdigest() == entry.md5), None)
-
     experiments = [path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")] if not names else []
-    return _Baseline(locks, Past(text, lambda path, entry: cache.listing(entry.md5)), cache, tuple(experiments))
+    return _Baseline(locks, Files(Path(), {}), Cache(Path()), tuple(experiments))
 
 
 def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline:
@@ -184,20 +172,14 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
         compiled, notes = _compilable(names, Inputs(code))
         texts = project(compiled, with_site=not names)
     files = Files(folder, {**texts.files, **texts.once})
-    outs = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
-    locks = {
-        pipeline.path.as_posix(): {
-            stage.name: Locked(
-                command(stage),
-                {dep: Entry("" if dep in outs else files.md5(dep) or "") for dep in stage.deps},
-                {out: Entry("") for out in stage.outs},
-            )
-            for stage in pipeline.stages
-        }
-        for pipeline in texts.pipelines
-    }
-    past = Past(lambda path, entry: files.text(path), lambda path, entry: files.listing(path))
-    return _Baseline(locks, past, None, tuple(each.experiment.name for each in compiled), tuple(notes))
+    written = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
+    locks: dict[str, Lock] = {}
+    for pipeline in texts.pipelines:
+        lock = locks[pipeline.path.as_posix()] = {}
+        for stage in pipeline.stages:
+            deps = {dep: Entry("" if dep in written else files.md5(dep) or "") for dep in stage.deps}
+            lock[stage.name] = Locked(command(stage), deps, {out: Entry("") for out in stage.outs})
+    return _Baseline(locks, files, None, tuple(each.experiment.name for each in compiled), tuple(notes))
 
 
 def _compilable(names: Sequence[str], inputs: Inputs) -> tuple[list[Compiled], list[str]]:

@@ -1,66 +1,106 @@
-"""Published claims whose verdict rests on what changes."""
+"""What a plan costs, and which published claims rest on what changes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from compiler.commands.git import git, show
-from compiler.commands.plan_report import ClaimAtRisk, StagePlan
+from compiler.commands.git import contents, git
+from compiler.commands.plan_reasons import json_object
+from compiler.commands.plan_report import ClaimAtRisk, Cost, StagePlan
 from compiler.compile import Compiled
-from compiler.document.node import Node
-from compiler.document.read import parse
-from compiler.problems import Rejected, listed
-from stages.contracts.analysis_card import ConcludeCard
+from compiler.problems import listed
+from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, read
-from stages.contracts.attempt import first_data, read_attempts
+from stages.contracts.attempt import Attempt, first_data, read_attempts
 from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
 
+HOUR = 3600.0
 SHOWN = 4
 """Names of runs in one sentence."""
 
 
-@dataclass(frozen=True)
-class OlderRules:
-    """What was declared before: claim -> its rule, and the health gates; null if they are not known."""
+def cost(compiled: Compiled, runs: Iterable[str]) -> Cost:
+    """Device hours of training these runs: device seconds a step of this experiment's own finished attempts, times the steps to do; else
+    what the spec declares."""
+    on_gpu = any(card.device == "cuda" for card in compiled.cards.train.values())
+    unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if on_gpu else "CPU-hours"
+    steps = {run.name: run.setup.train.max_steps for run in compiled.expansion.runs}
+    again = [steps[name] for name in runs if name in steps]
+    rates = [
+        rate for path in sorted((RUNS / compiled.experiment.name).glob("*/attempts.jsonl")) for rate in _rates(_attempts(path), on_gpu)
+    ]
+    if rates and again:
+        low, median, high = (round(sum(again) * rate / HOUR, 6) for rate in (min(rates), statistics.median(rates), max(rates)))
+        return Cost(unit=unit, runs=len(again), basis="attempts", attempts=len(rates), median=median, low=low, high=high)
+    hours = compiled.experiment.spec.resources.hours
+    if hours is not None and again:
+        return Cost(unit=unit, runs=len(again), basis="resources", median=round(hours * len(again), 6))
+    return Cost(unit=unit, runs=len(again), basis="no history", attempts=len(rates))
 
-    claims: Mapping[str, Any]
-    gates: dict[str, Any] | None
+
+def _rates(attempts: Iterable[Attempt], on_gpu: bool) -> Iterator[float]:
+    """Device seconds a step of each finished attempt on the same kind of device."""
+    for attempt in attempts:
+        devices, ended = attempt.started.devices, attempt.ended
+        steps = ended.last_step - (attempt.started.resumed_from or 0) if ended and ended.outcome == "finished" else 0
+        if ended and steps > 0 and any(name != "cpu" for name in devices) == on_gpu:
+            yield ended.seconds / steps * (len(devices) if on_gpu else 1)
+
+
+def _attempts(path: Path) -> tuple[Attempt, ...]:
+    """Of a ledger on this machine. A broken one is no history."""
+    with suppress(ArtifactError, OSError, UnicodeDecodeError):
+        return read_attempts(path)
+    return ()
 
 
 def claims_at_risk(
-    compiled: Compiled, older: OlderRules | None, stages: Sequence[StagePlan], new: Sequence[str], removed: Sequence[str]
+    compiled: Compiled,
+    concluded: Mapping[str, Any],
+    screened: Mapping[str, Any],
+    stages: Sequence[StagePlan],
+    new: Sequence[str],
+    removed: Sequence[str],
 ) -> list[ClaimAtRisk]:
     """Claims that were concluded, or that the older specs declared, and now rest on other runs, another evaluation or another rule.
 
-    `older` is None if it is not known; a verdict is null if this machine has not concluded it. To change a rule, or which runs count, once
-    there are data makes the claim void: a reviewer must read that here, not on the page.
+    `concluded` and `screened` are the older cards; empty if they are not known. To change a rule, or which runs count, once there are data
+    makes the claim void: a reviewer must read that here, not on the page.
     """
-    folder = ExperimentFolder(RUNS / compiled.experiment.name)
+    folder, card = ExperimentFolder(RUNS / compiled.experiment.name), _card(compiled)
     verdicts: dict[str, Any] = {}
     with suppress(ArtifactError, OSError):
         verdicts = {verdict.claim: verdict.verdict for verdict in read(Findings, folder.findings).verdicts}
-    declared = older.claims if older else {}
-    rules = {rule.id: rule for rule in _card(compiled).claims}
-    gates = compiled.cards.single["analysis/screen.card.json"].model_dump(mode="json")["gates"]
+    declared = {claim["id"]: claim for claim in concluded.get("claims", ())}
+    rules = {rule.id: rule for rule in card.claims}
+    screen = compiled.cards.single["analysis/screen.card.json"]
+    assert isinstance(screen, ScreenCard)
+    are_gates_new = bool(concluded and screened) and screened["gates"] != screen.model_dump(mode="json")["gates"]
     certain = {stage.stage for stage in stages if stage.state == "runs"}
-    changed = _changed_runs(stages, new)
     claims = []
-    for claim in dict.fromkeys((*verdicts, *declared, *(rules if older else ()))):
-        why = ["it is no longer in the spec"]
-        if rule := rules.get(claim):
-            sides, runs = _sides(rule), _compared(compiled, rule)
-            gone = [run for run in removed if run.rpartition("-s")[0] in sides]
-            groups = [*(([run for run in runs if run in among], one, several) for among, one, several in changed)]
-            groups.append((gone, "is no longer a run", "are no longer runs"))
-            why = [f"{listed(names, SHOWN)} {one if len(names) == 1 else several}" for names, one, several in groups if names]
-            why += _edits(rule, older, gates, runs, folder) if older else []
+    for claim in dict.fromkeys((*verdicts, *declared, *(rules if concluded else ()))):
+        why, rule = ["it is no longer in the spec"], rules.get(claim)
+        if rule is not None:
+            runs, sides = _compared(card, rule), _sides(rule)
+            groups = [
+                *_changed_runs(stages, new, runs),
+                ([run for run in removed if run.rpartition("-s")[0] in sides], "is no longer a run"),
+            ]
+            why = [f"{listed(names, SHOWN)} {words if len(names) == 1 else _SEVERAL[words]}" for names, words in groups if names]
+            if concluded and declared.get(claim) != rule.model_dump(mode="json"):
+                why.append("its rule changes" if claim in declared else "it is new")
+            if are_gates_new and rule.included_only:
+                why.append("its health gates change")
+            edits = [words for words in why if words in _VOID]
+            data = [date for run in (runs if edits else ()) if (date := first_data(_attempts(folder.run(run).attempts)))]
+            if data:
+                why = [f"{words}, and it has data since {min(data)[:10]}: it becomes void" if words in edits else words for words in why]
             if rule.metric.startswith("evaluation.") and "evaluate" in certain:
                 why.append("the shared evaluation is made again")
             if rule.included_only and "screen" in certain and claim in (*verdicts, *declared):
@@ -72,34 +112,25 @@ def claims_at_risk(
     return claims
 
 
-def _changed_runs(stages: Sequence[StagePlan], new: Sequence[str]) -> list[tuple[set[str], str, str]]:
-    """Runs by what happens to them, with the words for one of them and for several."""
-    again = {stage.makes: stage.imports for stage in stages if stage.makes and stage.state == "runs" and stage.makes not in new}
-    back = [stage for stage in stages if stage.makes and stage.state == "restored"]
-    return [
-        ({run for run, is_import in again.items() if not is_import}, "trains again", "train again"),
-        ({run for run, is_import in again.items() if is_import}, "is imported again", "are imported again"),
-        (
-            {stage.makes or "" for stage in back if any(reason.kind != "output" for reason in stage.reasons)},
-            "is put back as it was earlier",
-            "are put back as they were earlier",
-        ),
-        (set(new), "is new", "are new"),
-    ]
+_VOID = ("its rule changes", "it is new", "its health gates change")
+_SEVERAL = {
+    "trains again": "train again",
+    "is imported again": "are imported again",
+    "is put back as it was earlier": "are put back as they were earlier",
+    "is new": "are new",
+    "is no longer a run": "are no longer runs",
+}
 
 
-def _edits(rule: ClaimRule, older: OlderRules, gates: dict[str, Any], runs: Sequence[str], folder: ExperimentFolder) -> list[str]:
-    """What was edited of the rule; that makes a claim void that has data, by the ledgers on this machine."""
-    edits = []
-    if older.claims.get(rule.id) != rule.model_dump(mode="json"):
-        edits.append("its rule changes" if rule.id in older.claims else "it is new")
-    if older.gates is not None and rule.included_only and older.gates != gates:
-        edits.append("its health gates change")
-    begun: list[str] = []
-    for run in runs if edits else ():
-        with suppress(ArtifactError, OSError):
-            begun += filter(None, [first_data(read_attempts(folder.run(run).attempts))])
-    return [f"{edit}, and it has data since {min(begun)[:10]}: it becomes void" for edit in edits] if begun else edits
+def _changed_runs(stages: Sequence[StagePlan], new: Sequence[str], runs: Sequence[str]) -> list[tuple[list[str], str]]:
+    """Those of `runs` to which the same happens, with the words for it."""
+    happens = dict.fromkeys(new, "is new")
+    for stage in stages:
+        if stage.state == "runs" and stage.makes not in new:
+            happens[stage.makes or ""] = "is imported again" if stage.imports else "trains again"
+        elif stage.state == "restored" and any(reason.kind != "output" for reason in stage.reasons):
+            happens[stage.makes or ""] = "is put back as it was earlier"
+    return [([run for run in runs if happens.get(run) == words], words) for words in _SEVERAL]
 
 
 def _card(compiled: Compiled) -> ConcludeCard:
@@ -112,47 +143,39 @@ def _sides(rule: ClaimRule) -> set[str]:
     return {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
 
 
-def _compared(compiled: Compiled, rule: ClaimRule) -> list[str]:
+def _compared(card: ConcludeCard, rule: ClaimRule) -> list[str]:
     """Runs of the claim's conditions."""
-    return [run.name for run in _card(compiled).runs if run.condition in _sides(rule)]
+    return [run.name for run in card.runs if run.condition in _sides(rule)]
 
 
-def undated(compiled: Iterable[Compiled], stages: Mapping[str, Sequence[StagePlan]]) -> list[str]:
+def undated(compiled: Iterable[Compiled], making: Mapping[str, Collection[str | None]]) -> list[str]:
     """A note for each spec that git does not know, and for each rule that was edited since HEAD, while runs are about to get their data:
     a rule that git dates after its data decides nothing, so the page's verdicts would turn to void with the commit.
 
-    `stages`: name of an experiment -> its stages."""
-    notes: dict[str, None] = {}
+    `making`: name of an experiment -> its runs that get data."""
+    notes: list[str] = []
     for each in compiled:
-        making = {stage.makes for stage in stages[each.experiment.name] if stage.makes and stage.state == "runs"}
-        if making and each.experiment.spec.claims and git("rev-parse", "--git-dir") is not None:
-            notes |= dict.fromkeys(_undated(each, making))
-    return list(notes)
+        if any(making[each.experiment.name]) and each.experiment.spec.claims and git("rev-parse", "--git-dir") is not None:
+            notes += _undated(each, making[each.experiment.name])
+    return list(dict.fromkeys(notes))
 
 
-def _undated(compiled: Compiled, making: Set[str]) -> Iterator[str]:
+def _undated(compiled: Compiled, making: Collection[str | None]) -> Iterator[str]:
     """A rule is committed if HEAD holds it in the spec or, where only words around it changed, on the card of the analysis."""
-    nodes = [compiled.experiment.node("claims", index) for index in range(len(compiled.experiment.spec.claims))]
-    committed = {file: show("HEAD", file) for file in (compiled.experiment.document.file, *(node.place.file for node in nodes))}
-    for file, text in committed.items():
+    card = _card(compiled)
+    places = [compiled.experiment.node("claims", index).place.file for index in range(len(card.claims))]
+    files = list(dict.fromkeys((compiled.experiment.document.file, *places)))
+    committed_card = ExperimentFolder(RUNS / compiled.experiment.name).conclude_card.as_posix()
+    *specs, committed = contents([f"HEAD:./{path}" for path in (*files, committed_card)])
+    is_edited = {}
+    for file, text in zip(files, specs, strict=True):
+        is_edited[file] = text is not None and text != Path(file).read_text(encoding="utf-8")
         if text is None:
             yield f"{file} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
-    card = show("HEAD", ExperimentFolder(RUNS / compiled.experiment.name).conclude_card.as_posix())
-    for rule, node in zip(_card(compiled).claims, nodes, strict=True):
-        file, text = node.place.file, committed[node.place.file]
-        if text is None or text == Path(file).read_text(encoding="utf-8") or making.isdisjoint(_compared(compiled, rule)):
-            continue
-        if rule.model_dump(mode="json") not in (json.loads(card)["claims"] if card else []) and not _holds(text, file, node):
+    for rule, file in zip(card.claims, places, strict=True):
+        is_on_card = rule.model_dump(mode="json") in json_object(committed).get("claims", ())
+        if is_edited[file] and not is_on_card and not set(making).isdisjoint(_compared(card, rule)):
             yield (
-                f"{file}: the rule of `{rule.id}` is edited and in no commit: commit it before dvc repro, "
-                "or it is younger than its data, and decides nothing"
+                f"{file} is edited, and no committed card holds the rule of `{rule.id}`: compile and commit both before dvc repro, "
+                "or the rule may be younger than its data, and decide nothing"
             )
-
-
-def _holds(text: str, file: str, claim: Node) -> bool:
-    """Whether a spec as HEAD has it, which need not be YAML, holds the claim."""
-    try:
-        claims = parse(text.encode(), file).root.get("claims")
-    except Rejected:
-        return False
-    return claims is not None and isinstance(claims.value, list) and claim.plain() in [node.plain() for node in claims.value]

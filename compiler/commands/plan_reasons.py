@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.build.origins import nearest_origin
+from compiler.build.origins import nearest_origin, places_of
 from compiler.commands.plan_report import Reason, ReasonKind
 from compiler.lock.card_diff import Change, changes
 from compiler.lock.dvc_lock import Entry
@@ -15,7 +15,8 @@ from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
 from compiler.problems import listed, sentence
 from stages.contracts.code import Judgement
-from stages.contracts.lineage import Origin
+from stages.contracts.layout import RUNS
+from stages.contracts.lineage import Origins
 
 CARD = ".card.json"
 SHOWN = 3
@@ -29,27 +30,20 @@ _SAYS: dict[str, tuple[ReasonKind, str]] = {
     "not_in_cache": ("output", "its output {1} is not in DVC's cache"),
 }
 """Words of a cause; {0} is its path, {1} the end of it."""
-_TOGETHER: dict[str, str] = {"added": "also reads {} now", "output_added": "also writes {} now", "changed": "reads {}, changed"}
+_TOGETHER = {"added": "also reads {} now", "output_added": "also writes {} now", "changed": "reads {}, changed"}
 """Words of causes that come in hundreds, such as the files of new runs."""
-
-
-@dataclass(frozen=True)
-class Past:
-    """Where older content comes from, by path and record."""
-
-    text: Callable[[str, Entry], str | None]
-    """The text of a file; None if it is gone."""
-    listing: Callable[[str, Entry], dict[str, str]]
-    """Name -> MD5 of the files of a folder; {} if nothing is known of them."""
+_GONE = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
 
 
 @dataclass(frozen=True)
 class Reasons:
-    """Turns causes into reasons. `origins`: path of a card -> places of its values; `judgements`: all lines of code_versions.jsonl."""
+    """Turns causes into reasons. What is known of the past, beside today's `files`: `older`, path of a card -> the text that a stage ran
+    with; `listing`, name -> MD5 of the files of a recorded folder, {} if unknown. `origins`: by name of the experiment."""
 
     files: Files
-    past: Past
-    origins: Callable[[str], Mapping[str, Origin]]
+    older: Mapping[str, str]
+    listing: Callable[[str, Entry], dict[str, str]]
+    origins: Mapping[str, Origins]
     judgements: Sequence[Judgement]
 
     def of_stage(self, status: Status) -> tuple[Reason, ...]:
@@ -68,36 +62,35 @@ class Reasons:
         return tuple(reasons)
 
     def _reasons(self, status: Status, cause: Cause, own_card: str | None) -> Iterator[Reason]:
-        path, name = cause.path, sentence(cause.path)
-        entry = status.locked.deps.get(path) if status.locked else None
+        path, name, locked = cause.path, sentence(cause.path), status.locked
         if cause.kind in _SAYS:
             kind, words = _SAYS[cause.kind]
             yield Reason(kind=kind, says=words.format(name, name.rpartition("/")[2].rpartition(":")[2]), path=path or None)
         elif cause.kind == "command":
-            old, new = sentence(status.locked.cmd if status.locked else ""), command(status.stage)
+            old, new = sentence(locked.cmd if locked else ""), command(status.stage)
             yield Reason(kind="command", says=f"command `{old[:80]}` -> `{new[:80]}`", old=old, new=new)
         elif path.endswith(CARD):
-            yield from self._card(status, path, entry)
+            yield from self._card(status, path)
         elif path.endswith("/retry.json"):
-            after = (_object(self.files.text(path)) or {}).get("after")
+            after = json_object(self.files.text(path)).get("after")
             says = f"a retry is due after attempt {sentence(after)[:80]}" if after else "no retry is due any more"
             yield Reason(kind="retry", says=says, path=path)
         else:
-            is_data = own_card is not None and path in _data_paths(_object(self.files.text(own_card)))
-            before = self.past.listing(path, entry) if entry and entry.md5.endswith(".dir") else {}
+            is_data = own_card is not None and path in _data_paths(json_object(self.files.text(own_card)))
+            before = self.listing(path, locked.deps[path]) if locked and locked.deps[path].md5.endswith(".dir") else {}
             after = self.files.listing(path) if before else {}
             names = sorted(file for file in {*before, *after} if before.get(file) != after.get(file))
             words = f": {listed(map(sentence, names), SHOWN)}" if names else ""
             yield Reason(kind="data" if is_data else "file", says=f"{name} changed{words}", path=path)
 
-    def _card(self, status: Status, path: str, entry: Entry | None) -> Iterator[Reason]:
-        old, new = _object(self.past.text(path, entry) if entry else None), _object(self.files.text(path))
-        if old is None or new is None:
-            says = "its card changed; the card it ran with is neither on disk nor in git, so the keys are not known"
-            yield Reason(kind="card", says=says, path=path)
+    def _card(self, status: Status, path: str) -> Iterator[Reason]:
+        old, new = json_object(self.older.get(path)), json_object(self.files.text(path))
+        if not old or not new:
+            yield Reason(kind="card", says=_GONE, path=path)
             return
         named_already = {cause.path for cause in status.causes if cause.kind == "changed"} & _data_paths(new)
-        origins = self.origins(path)
+        experiment, _, below = path.removeprefix(f"{RUNS}/").partition("/")
+        origins = places_of(self.origins[experiment], below) if experiment in self.origins else {}
         for change in changes(old, new):
             if change.pointer.startswith("/code/"):
                 yield self._code(change)
@@ -125,9 +118,10 @@ def _data_paths(card: Any) -> set[str]:
     return set[str]().union(*map(_data_paths, card)) if isinstance(card, list) else set()
 
 
-def _object(text: str | None) -> dict[str, Any] | None:
+def json_object(text: str | None) -> dict[str, Any]:
+    """An object of JSON; {} for any other text."""
     try:
         content = json.loads(text or "")
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -12,8 +12,7 @@ import pytest
 from plan_project import commit, compiles, edit, git, judge_code, ledger, planned, repro, states
 
 from compiler.__main__ import main
-from compiler.commands.plan_report import Cost, ExperimentPlan, Plan, Reason, StagePlan
-from compiler.commands.plan_text import LIMIT, MARKER, markdown, text
+from compiler.commands.plan_report import LIMIT, MARKER, Cost, ExperimentPlan, Plan, Reason, StagePlan, markdown, text
 from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read, write_text
 
@@ -100,8 +99,8 @@ def test_a_rule_that_is_edited_and_not_committed_is_warned_of_before_its_data(wo
     edit(SPEC, "above: 0.05", "above: 0.5")
     assert planned().notes == (), "nothing is about to get data"
     edit(SPEC, *LR)
-    says = "the rule of `shaped-teaches` is edited and in no commit: commit it before dvc repro, or it is younger than its data"
-    assert planned().notes == (f"{SPEC}: {says}, and decides nothing",)
+    says = f"{SPEC} is edited, and no committed card holds the rule of `shaped-teaches`: compile and commit both before dvc repro"
+    assert planned().notes == (f"{says}, or the rule may be younger than its data, and decide nothing",)
     git(Path(), "add", SPEC)
     assert len(planned().notes) == 1, "the index is no commit"
     commit(Path(), "the rule")

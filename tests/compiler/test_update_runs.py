@@ -13,7 +13,7 @@ from compiler.__main__ import main
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK, lock
 from compiler.commands.plan import plan
-from compiler.commands.plan_text import text
+from compiler.commands.plan_report import text
 from stages.contracts.artifact import file_digest
 from tests.compiler.plan_project import commit, git
 from tests.compiler.wandb_stand_in import KEY, Faults, Run, Wandb, wandb
