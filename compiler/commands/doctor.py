@@ -1,4 +1,4 @@
-"""`octavo doctor`: what the live experiments need, what this machine has, and what to type for the rest.
+"""`octavo doctor`: what the live experiments need, what this machine has, and what to type for the rest; doctor.toml holds the words.
 
 It works in a half-installed environment: a check imports what it needs itself. It prints no secrets, no names of machines or people, and
 no absolute paths.
@@ -7,6 +7,7 @@ no absolute paths.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import json
 import os
@@ -15,31 +16,29 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+WORDS = Path(__file__).parents[1] / "doctor.toml"
 FREE_BYTES = 2 * 10**9
 """Below this a run's checkpoints, DVC's cache and the site do not fit beside each other."""
-_INSTALL = "pip install -c constraints.txt -e ."
-_ACTIVATE = "source .venv/bin/activate"
-_MERGE = "git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'"
-_TRUST = 'git init, or in a container: git config --global --add safe.directory "$PWD"'
 _TORCH = """
 import json, torch
 names = [[torch.cuda.get_device_name(i), torch.cuda.get_device_properties(i).total_memory] for i in range(torch.cuda.device_count())]
 print(json.dumps({"cuda": torch.version.cuda, "devices": names if torch.cuda.is_available() else []}))
 """
-Status = Literal["ok", "missing", "optional"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked for. `missing`: a live experiment or octavo itself needs it; `install` is something to type."""
+    """One thing that was looked for. `status`: ok, missing (a live experiment or octavo itself needs it), or optional; `install`: what to
+    type."""
 
     name: str
-    status: Status
+    status: str
     found: str
     install: str = ""
 
@@ -77,9 +76,30 @@ def run(options: argparse.Namespace) -> int:
 def examine(needs: Needs) -> Iterator[Line]:
     """All checks, in the order in which a person would repair what is missing."""
     if needs.problem:
-        yield Line("specs", "missing", needs.problem, needs.repair)
-    for check in (programs, libraries, services, devices, gates, hub):
-        yield from check(needs)
+        yield _line("specs", "unread", problem=needs.problem, repair=needs.repair)
+    for check in (programs, stand_ins, libraries, services, devices, gates, hub):
+        try:
+            yield from check(needs)
+        except ImportError as error:
+            yield _line("any", "unasked", check.__name__, library=error.name or error)
+
+
+@functools.cache
+def _words() -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads(WORDS.read_text(encoding="utf-8"))
+
+
+def _line(check: str, state: str, /, called: str = "", **facts: Any) -> Line:
+    """A state of a check. `called`: its name, where a check gives several lines."""
+    says, install, status = [*_words()[check][state], "", ""][:3]
+    return Line(
+        called or check, status.format(**facts) or ("ok" if state == "ok" else "missing"), says.format(**facts), install.format(**facts)
+    )
+
+
+def _first(**problems: object) -> str:
+    """The first state whose problem is there, else `ok`."""
+    return next((state for state, is_there in problems.items() if is_there), "ok")
 
 
 def live_needs() -> Needs:
@@ -113,52 +133,43 @@ def live_needs() -> Needs:
 
 def programs(needs: Needs) -> Iterator[Line]:
     """Python, which DVC meets as `python`; the commands dvc and git; the repository with its merge driver; and free space."""
-    yield _first("python", platform.python_version(), (sys.version_info < (3, 11), "too old", "apt-get install python3.11-venv"))
-    is_same = _output("python", "-P", "-c", "import sys; print(sys.prefix)") == sys.prefix
-    other = "none, or of another environment than octavo's, and DVC starts stages with it"
-    yield _first("python on PATH", "octavo's own environment", (not is_same, other, _ACTIVATE))
+    yield _line("python", "ok", version=platform.python_version())
+    yield _line("python on PATH", _first(other=_output("python", "-P", "-c", "import sys; print(sys.prefix)") != sys.prefix))
     version = installed("dvc")
-    yield _first(
-        "dvc",
-        str(version),
-        (version is None, "not installed", _INSTALL),
-        (shutil.which("dvc") is None, f"{version}, and no command `dvc` on PATH", _ACTIVATE),
-        (not Path(".dvc").is_dir(), f"{version}, and this folder has no .dvc/", "dvc init"),
-    )
+    state = _first(absent=version is None, off_path=shutil.which("dvc") is None, no_folder=not Path(".dvc").is_dir())
+    yield _line("dvc", state, version=version)
     git, is_inside = _output("git", "--version"), _output("git", "rev-parse", "--is-inside-work-tree") == "true"
-    yield _first(
-        "git",
-        (git or "").removeprefix("git version "),
-        (git is None, "none: ledgers and cards could not name their commit", "apt-get install git"),
-        (not is_inside, "this folder is in no repository that git trusts", _TRUST),
-    )
+    yield _line("git", _first(absent=git is None, outside=not is_inside), version=(git or "").removeprefix("git version "))
     if is_inside:
-        no_driver = (not _output("git", "config", "merge.octavo-lock.driver"), "not set: git merges dvc.lock line by line", _MERGE)
-        yield _first("merge driver", "dvc.lock is merged stage by stage", no_driver, otherwise="optional")
+        yield _line("merge driver", _first(unset=not _output("git", "config", "merge.octavo-lock.driver")))
     free = shutil.disk_usage(".").free
-    space, fix = f"{free / 10**9:.0f} GB free", "df -h . && du -sh .dvc/cache .cache/checkpoints"
-    yield _first("disk", space, (free < FREE_BYTES, f"{space}, {FREE_BYTES // 10**9} GB are needed", fix))
+    yield _line("disk", _first(full=free < FREE_BYTES), free=free / 10**9, least=FREE_BYTES // 10**9)
+
+
+def stand_ins(needs: Needs) -> Iterator[Line]:
+    """Files of the project that could stand in for a check, or for a stage."""
+    from compiler.commands.stand_ins import stand_ins
+
+    for problem in stand_ins():
+        yield _line("stand-ins", "there", problem=f"{problem.code} {problem.what}", repair=problem.fix)
 
 
 def libraries(needs: Needs) -> Iterator[Line]:
     """Each library that is absent or has another version than constraints.txt pins; and one line for all others."""
-    path, where = Path("constraints.txt"), "cd to the project's root, which holds specs/ and constraints.txt"
+    path = Path("constraints.txt")
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     pins = {name.lower(): version for name, version in re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", text, re.MULTILINE)}
     needed, fine = required(), 0
     if not pins:
-        yield Line("constraints.txt", "missing", "no versions are pinned here", where)
+        yield _line("constraints.txt", "absent")
     for name in sorted({*needed, *pins}):
         version, pin, is_needed = installed(name), pins.get(name), name in needed
-        pinned = f", pinned is {pin}" if pin else ""
-        if version and (pin is None or version.partition("+")[0] == pin):  # +cpu is a build of the same version
-            fine += is_needed
-        elif is_needed:
-            cards = f"{version}{pinned}: cards would name a version that did not train"
-            yield Line(name, "missing", cards if version else f"not installed{pinned}", _INSTALL)
-        elif version:
-            yield Line(name, "optional", f"{version}{pinned}", f"pip install {name}=={pin}")
-    yield Line("libraries", "ok", f"{fine} as constraints.txt pins them or pyproject.toml asks for them")
+        is_other = pin is not None and version is not None and version.partition("+")[0] != pin  # +cpu is a build of the same version
+        state = _first(absent=is_needed and version is None, other=is_needed and is_other, extra=is_other)
+        fine += is_needed and state == "ok"
+        if state != "ok":
+            yield _line("library", state, name, version=version, pinned=f", pinned is {pin}" if pin else "", name=name, pin=pin)
+    yield _line("libraries", "ok", fine=fine)
 
 
 def required() -> list[str]:
@@ -180,24 +191,13 @@ def installed(name: str) -> str | None:
 
 def services(needs: Needs) -> Iterator[Line]:
     """Weights & Biases, and whether a key is set, never the key; bitsandbytes if a live experiment loads its base model with it."""
-    version = installed("wandb")
-    try:
-        from stages.train.tracking import configured
+    from stages.train.tracking import configured
 
-        is_asked = configured()
-    except ImportError:
-        is_asked = False
-    yield _first(
-        "wandb",
-        f"{version}, configured",
-        (version is None, "not installed; runs need no account", "pip install -c constraints.txt wandb"),
-        (not is_asked, f"{version}, not configured", "export WANDB_MODE=offline, or WANDB_API_KEY"),
-        otherwise="optional",
-    )
+    version = installed("wandb")
+    yield _line("wandb", _first(absent=version is None, unset=not configured()), version=version)
     if needs.quantized:
-        version, asked = installed("bitsandbytes"), f"needed by {', '.join(needs.quantized)}"
-        fix = "pip install -c constraints.txt -e '.[quantization]'"
-        yield _first("bitsandbytes", f"{version}; {asked}", (version is None, f"not installed; {asked}", fix))
+        version = installed("bitsandbytes")
+        yield _line("bitsandbytes", _first(absent=version is None), version=version, users=", ".join(needs.quantized))
 
 
 def devices(needs: Needs) -> Iterator[Line]:
@@ -205,87 +205,64 @@ def devices(needs: Needs) -> Iterator[Line]:
     try:
         answer = json.loads(_output(sys.executable, "-P", "-c", _TORCH, seconds=120) or "")
     except ValueError:
-        yield Line("torch", "missing", "does not start", f"{_INSTALL} && python -c 'import torch'")
+        yield _line("torch", "broken")
         return
-    yield Line("cpu", "ok", f"{os.cpu_count()} cores")
+    yield _line("cpu", "ok", cores=os.cpu_count())
     yield gpus(needs, [(str(name), int(memory)) for name, memory in answer["devices"]], answer["cuda"])
 
 
 def gpus(needs: Needs, seen: list[tuple[str, int]], cuda: str | None) -> Line:
     """GPUs of this machine, (name, bytes) each, against what a run of each live experiment asks for. `cuda`: version torch is built for."""
     build = f"torch is built for CUDA {cuda}" if cuda else "torch is a build without CUDA"
-    if not seen and needs.gpus:
-        fix = "nvidia-smi" if cuda else "install a CUDA build of torch, or set `resources: {gpus: 0}`"
-        return Line("gpu", "missing", f"none seen ({build}); needed by {', '.join(name for name, *_ in needs.gpus)}", fix)
     if not seen:
-        return Line("gpu", "optional", f"none seen ({build}); no live experiment trains on one")
+        state = _first(unused=not needs.gpus, none_for_cuda=cuda, none=True)
+        return _line("gpu", state, build=build, users=", ".join(name for name, *_ in needs.gpus))
     names = ", ".join(f"{name} ({memory / 10**9:.0f} GB)" for name, memory in seen)
     for experiment, count, least in needs.gpus:
         if sum(memory >= (least or 0) for _, memory in seen) < count:
             asked = f"{count} with {least / 10**9:.0f} GB each" if least else str(count)
-            fix = "train it on another machine, or change its `resources`"
-            return Line("gpu", "missing", f"{names}; a run of {experiment} asks for {asked}", fix)
-    return Line("gpu", "ok", names)
+            return _line("gpu", "few", names=names, experiment=experiment, asked=asked)
+    return _line("gpu", "ok", names=names)
 
 
 def gates(needs: Needs) -> Iterator[Line]:
     """The sandbox tier that holds, found by running the attacks; then each gate that asks a process, which knows its programs, their
     versions and its sandbox. Those of no live experiment are optional."""
-    asked = f"needed by {', '.join(needs.gates)}" if needs.gates else "no live experiment runs model-written code"
-    wanted: Status = "missing" if needs.gates or needs.problem else "optional"
-    try:
-        from stages.contracts.diagnostic import StageError
-        from stages.contracts.plugin import GATES, kinds, load
-        from stages.train.verifiers.isolation import NOT_COVERED
-        from stages.train.verifiers.sandbox import choose
+    from stages.contracts.diagnostic import StageError
+    from stages.contracts.plugin import GATES, kinds, load
+    from stages.train.verifiers.isolation import NOT_COVERED
+    from stages.train.verifiers.sandbox import choose
 
-        plugins = {kind: load(GATES, kind) for kind in kinds(GATES)}
-    except ImportError as error:
-        yield Line("sandbox", wanted, f"cannot be probed: {error.name or error} is not installed", _INSTALL)
-        return
+    asked = f"needed by {', '.join(needs.gates)}" if needs.gates else "no live experiment runs model-written code"
+    wanted = "missing" if needs.gates or needs.problem else "optional"
     try:
         tier, why_not = choose()
         stronger = "".join(f"; not {name}: {why}" for name, why in why_not.items())
-        yield Line("sandbox", "ok", f"{tier} ({asked}){stronger}; it does not cover {NOT_COVERED[tier]}")
+        yield _line("sandbox", "ok", tier=tier, asked=asked, stronger=stronger, not_covered=NOT_COVERED[tier])
     except StageError as error:
-        yield Line("sandbox", wanted, f"{error.what} ({asked})", error.fix)
-    for kind, gate in plugins.items():
-        is_needed = kind in needs.gates
+        yield _line("sandbox", "none", problem=error.what, asked=asked, repair=error.fix, wanted=wanted)
+    for kind in kinds(GATES):
         try:
-            if hasattr(gate, "tier"):
-                yield Line(f"gate {kind}", "ok", f"runs in the tier {gate.tier()}")
+            if hasattr(gate := load(GATES, kind), "tier"):
+                yield _line("gate", "ok", f"gate {kind}", tier=gate.tier())
         except StageError as error:
-            words = f"{error}{'' if is_needed else '; no live experiment needs it'}"
-            yield Line(f"gate {kind}", "missing" if is_needed else "optional", words, error.fix)
+            yield _line("gate", _first(unused=kind not in needs.gates, none=True), f"gate {kind}", problem=error, repair=error.fix)
 
 
 def hub(needs: Needs) -> Iterator[Line]:
     """Access to the Hugging Face hub, by its settings only, then the pinned commits of live experiments. The network is not asked."""
     names = ", ".join(name for _, name, _ in needs.hub)
-    uses = f"live experiments use {names}" if names else "no live experiment uses it"
     home = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface")
     is_offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     has_token = bool(os.environ.get("HF_TOKEN")) or (home / "token").is_file()
     access = "offline (HF_HUB_OFFLINE)" if is_offline else f"online, {'with' if has_token else 'without'} a token"
-    yield Line("hub", "optional", f"{access}; {uses}")
+    yield _line("hub", "access", access=access, uses=f"live experiments use {names}" if names else "no live experiment uses it")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     for kind, name, commit in needs.hub:
-        cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
         snapshot = cache / f"{kind}--{name.replace('/', '--')}/snapshots/{commit}"
-        at, fetch = (
-            f"{name} at {commit[:12]}",
-            f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}",
-        )
-        if snapshot.is_dir() and any(snapshot.iterdir()):
-            yield Line("hub cache", "ok", at)
-        elif is_offline:
-            yield Line("hub cache", "missing", f"{at} is not here, and this is offline", f"HF_HUB_OFFLINE=0 {fetch}")
-        else:
-            yield Line("hub cache", "optional", f"{at} is not here: the first stage that needs it fetches it", fetch)
-
-
-def _first(name: str, good: str, *problems: tuple[bool, str, str], otherwise: Status = "missing") -> Line:
-    """The first problem (whether it is there, its words, what to type), or `good` if there is none."""
-    return next((Line(name, otherwise, words, fix) for is_there, words, fix in problems if is_there), Line(name, "ok", good))
+        is_absent = not snapshot.is_dir() or not any(snapshot.iterdir())
+        fetch = f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}"
+        yield _line("hub cache", _first(offline=is_absent and is_offline, absent=is_absent), at=f"{name} at {commit[:12]}", fetch=fetch)
 
 
 def _output(*command: str, seconds: float = 30) -> str | None:
