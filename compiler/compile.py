@@ -41,10 +41,15 @@ class Project:
 
     files: Files
     once: Files
-    ignored: Files
-    """Files that git ignores; no stage depends on them."""
+    origins: dict[str, Origins]
+    """By the path of their file."""
     warnings: tuple[Diagnostic, ...]
     pipelines: tuple[Pipeline, ...] = ()
+
+    @property
+    def ignored(self) -> Files:
+        """Files that git ignores; no stage depends on them."""
+        return Files({path: dump(origins) for path, origins in self.origins.items()})
 
 
 def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
@@ -84,19 +89,19 @@ def project(experiments: Sequence[Compiled], with_site: bool) -> Project:
     """All files of the compiled experiments, and the top-level dvc.yaml when they are all that is live."""
     models = sorted({card.name for compiled in experiments if (card := compiled.cards.model.card)})
     pipelines = [graph.base_model(name, (MODEL_SPECS / f"{name}.yaml").as_posix()) for name in models]
-    files, once, ignored = Files(), Files(), Files()
+    files, once, origins = Files(), Files(), dict[str, Origins]()
     for compiled in experiments:
         parts = (compiled.experiment, compiled.expansion, compiled.cards)
         pipelines.append(graph.experiment_pipeline(*parts))
         files |= card_files(*parts)
         once |= first_files(*parts)
-        ignored[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = dump(compiled.origins)
+        origins[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = compiled.origins
     if with_site:
         runs = {compiled.experiment.name: [run.name for run in compiled.expansion.runs] for compiled in experiments}
         pipelines.append(graph.site(runs, LIVE.as_posix()))
     files |= {pipeline.path.as_posix(): pipeline_text(pipeline) for pipeline in pipelines}
     warnings = tuple(warning for compiled in experiments for warning in compiled.warnings)
-    return Project(files, once, ignored, warnings, tuple(pipelines))
+    return Project(files, once, origins, warnings, tuple(pipelines))
 
 
 def left_over(compiled: Compiled) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from stages.analyse.frames import Run
 from stages.analyse.signals import ask
 from stages.contracts.plugin import Answer
+from tests.attribute_texts import attribute_texts
 
 GUIDE = Path(__file__).parents[1] / "site/docs/guide"
 
@@ -48,5 +49,5 @@ def test_the_detector_warns_below_its_threshold_only(tmp_path: Path, monkeypatch
         "completions had 2.9 tokens on average in the last 10 steps, fewer than 3",
     )
     assert (blind.state, blind.reason) == ("not_observable", "completion_tokens was not logged")
-    for field in detector.Settings.model_fields.values():
-        assert field.description and {"unit", "source"} <= set(field.json_schema_extra)
+    for name, field in detector.Settings.model_fields.items():
+        assert attribute_texts(detector.Settings)[name] and {"unit", "source"} <= set(field.json_schema_extra)

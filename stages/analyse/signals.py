@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from stages.contracts.artifact import Frozen
 from stages.contracts.health import Detection, Signal
@@ -30,8 +30,6 @@ UNCOUNTED = "no step counts: the gradient is not finite in any with completions"
 
 class Thresholds(Frozen):
     """Settings of a detector. The text below a setting says what it is, on the reference page too."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 def threshold(default: Any, unit: str, source: str = OWN, **bounds: Any) -> Any:

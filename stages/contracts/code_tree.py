@@ -9,10 +9,13 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import sys
 from collections.abc import Container
 from dataclasses import dataclass
 from importlib.util import resolve_name
 from pathlib import Path
+
+from stages.contracts.code_cache import CodeCache, Meaning, code_cache
 
 HARMLESS = frozenset(
     [
@@ -42,6 +45,7 @@ class CodeTree:
         """`package`: the one whose imports are followed; "" follows all."""
         self.root, self.package = root, package
         self._modules: dict[str, _Module | None] = {}
+        self._cache = code_cache()
 
     def digest(self, module: str, without: Container[str] = ()) -> str:
         """What the import closure of a module means, as 12 hex digits. `without`: files that a version covers already, so that a new
@@ -65,6 +69,7 @@ class CodeTree:
             if read is not None:
                 closure[name] = read
                 queue.extend([*read.imports, name.rpartition(".")[0]])  # a package's own file runs before its modules
+        self._cache.save()
         return sorted(closure.items())
 
     def _read(self, name: str) -> _Module | None:
@@ -73,16 +78,26 @@ class CodeTree:
             if name and (self.root / file).is_file():
                 tables = ((self.root / file).with_suffix(suffix) for suffix in (".csv", ".yaml"))
                 data = "".join(table.read_text(encoding="utf-8") for table in tables if table.is_file())
-                return _module(file, (self.root / file).read_text(encoding="utf-8"), data, self.package)
+                meaning, imports = _understood(self._cache, file, (self.root / file).read_text(encoding="utf-8"), data)
+                return _Module(file, meaning, tuple(name for name in imports if self.package in ("", name.split(".")[0])))
         return None
 
 
-@functools.cache  # one process may look at the same files again: `octavo plan` does, and tests do
-def _module(file: str, text: str, data: str, package: str) -> _Module:
+def _understood(cache: CodeCache, file: str, text: str, data: str) -> Meaning:
+    """Digest of what a file means, and the names that it imports. Parsing takes most of the time of many a command, so what was parsed
+    once is kept, for this version of Python and of this module."""
+    key = _digest(f"{_own()}\0{file}\0{len(text)}\0{text}{data}")
+    if key in cache.entries:
+        return cache.entries[key]
     statements: list[ast.Import | ast.ImportFrom] = []
     meaning = _meaning(ast.parse(text), statements)
-    names = (name for statement in statements for name in _imported(file, statement))
-    return _Module(file, _digest(meaning + data), tuple(name for name in names if package in ("", name.split(".")[0])))
+    names = tuple(name for statement in statements for name in _imported(file, statement))
+    return cache.put(key, (_digest(meaning + data), names))
+
+
+@functools.cache
+def _own() -> str:
+    return _digest(f"{sys.version}\0{Path(__file__).read_text(encoding='utf-8')}")
 
 
 def _is_harmless(module: str) -> bool:

@@ -11,7 +11,8 @@ from test_command import octavo
 
 from compiler.__main__ import main
 from compiler.commands.check import NOT_TRIED
-from stages.contracts.code_tree import CodeTree
+from stages.contracts.code_cache import CodeCache, code_cache
+from stages.contracts.code_tree import CodeTree, _understood
 from stages.train.verifiers.web import ALLOWED, LEAN_SERVER, post
 
 TESTS = "      - tests: {kind: python_tests, answer: expression, arguments: [x], timeout: 1s}\n"
@@ -172,3 +173,22 @@ def test_the_digest_of_code_is_that_of_the_file_that_python_imports(tmp_path):
             file.write_text(f"name = {name!r}\n")
         digests.append(CodeTree(file.parents[name.count("/") + 1]).files("stages.gate"))
     assert digests == [{"stages/gate.py"}, {"stages/gate/__init__.py"}, {"stages/gate/__init__.py"}]
+
+
+def test_a_cache_of_what_code_means_hides_no_change_and_is_never_one_of_the_project(tmp_path, monkeypatch):
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".cache").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    cache = code_cache()
+    first = _understood(cache, "a.py", "A = 1\n", "")
+    cache.save()
+    assert CodeCache(home / "octavo/code.json").entries == {**cache.entries} and first in cache.entries.values()
+    assert _understood(cache, "a.py", "A = 2\n", "") != first != _understood(cache, "a.py", "A = 1\n", "data")
+    (project / ".cache/octavo").mkdir()
+    (project / ".cache/octavo/code.json").write_text((home / "octavo/code.json").read_text())
+    monkeypatch.setenv("XDG_CACHE_HOME", ".cache")
+    assert code_cache().file is None and code_cache().entries == {}
+    for torn in ('{"a": [', '{"a": 1}', "[" * 100_000, "[]"):
+        (home / "octavo/code.json").write_text(torn)
+        assert CodeCache(home / "octavo/code.json").entries == {}

@@ -9,6 +9,7 @@ from typing import Any
 from compiler.language.health_profiles import PROFILES
 from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.wilson import wilson
+from tests.attribute_texts import attribute_texts
 
 PAGE = Path(__file__).parents[3] / "site" / "docs" / "reference" / "detectors.md"
 HEAD = """# Detectors
@@ -117,10 +118,10 @@ def _section(kind: str) -> str:
     if not fields:
         words = inspect.cleandoc(module.Settings.__doc__)
         return f"{text}\nSettings: {words[0].lower()}{words[1:]}\n"
-    rows = []
+    rows, texts = [], attribute_texts(module.Settings)
     for name, field in fields.items():
         more = field.json_schema_extra
-        rows.append(f"| `{name}` | {_default(field.default)} | {more['unit']} | {field.description} | {more['source']} |")
+        rows.append(f"| `{name}` | {_default(field.default)} | {more['unit']} | {texts[name]} | {more['source']} |")
     return text + "\n| setting | default | unit | meaning | source |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 

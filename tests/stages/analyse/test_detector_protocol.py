@@ -18,6 +18,7 @@ from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.health import Detection
 from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.wilson import wilson
+from tests.attribute_texts import attribute_texts
 
 KINDS = kinds(DETECTORS)
 EMPTY = run_from({})
@@ -39,7 +40,7 @@ def test_settings_are_closed_frozen_and_say_unit_and_source(kind: str) -> None:
     with pytest.raises(ValidationError):
         settings.model_validate({"no_such_setting": 1})
     for name, field in settings.model_fields.items():
-        assert field.description, name
+        assert attribute_texts(settings)[name]
         assert set(field.json_schema_extra) == {"unit", "source"}, name
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from stages.contracts.history import TRL_NAMES, metric, metric_of_trl
 from stages.contracts.plugin import DETECTORS, GATES, Judgement, kinds, load
+from tests.attribute_texts import attribute_texts
 
 GUIDE = Path(__file__).parents[3] / "site/docs/guide/import-runs.md"
 
@@ -39,7 +40,8 @@ def test_every_plug_in_keeps_its_protocol(package, function):
         module = load(package, kind)
         assert callable(getattr(module, function)), kind
         assert module.Settings.model_config["frozen"] and module.Settings.model_config["extra"] == "forbid", kind
-        assert all(field.description for field in module.Settings.model_fields.values()), kind
+        fields, texts = module.Settings.model_fields, attribute_texts(module.Settings)
+        assert all(field.description or texts[name] for name, field in fields.items()), kind
 
 
 def test_only_plug_ins_are_loaded():

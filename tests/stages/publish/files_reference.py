@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
-import textwrap
 import typing
 from pathlib import Path
 from types import UnionType
@@ -21,6 +19,7 @@ from stages.contracts import attempt, history
 from stages.contracts.algorithms import Settings
 from stages.contracts.artifact import Artifact, Frozen
 from stages.contracts.stage import ROOT
+from tests.attribute_texts import attribute_texts
 
 PAGE = ROOT / "site" / "docs" / "reference" / "files.md"
 _PRINTED = ("stages.train.rescore", "stages.publish.verification")
@@ -134,7 +133,7 @@ def _model(model: type[BaseModel], level: str = "###") -> str:
     schema = getattr(model, "SCHEMA", None)
     title = f"{level} {model.__name__}" + (f" (`{schema}`)" if schema else "")
     says = inspect.cleandoc(model.__doc__ or "").strip() if "__doc__" in vars(model) else ""
-    texts = _descriptions(model)
+    texts = attribute_texts(model)
     rows = [
         f"| `{name}` | {_kind(field.annotation)} | {_cell(field.description or texts.get(name, ''))} |"
         for name, field in model.model_fields.items()
@@ -142,19 +141,6 @@ def _model(model: type[BaseModel], level: str = "###") -> str:
     ]
     table = "| key | type | meaning |\n|---|---|---|\n" + "\n".join(rows)
     return "\n\n".join(part for part in (title, " ".join(says.split()), table) if part)
-
-
-def _descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Texts that stand as bare strings below a model's keys."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    texts: dict[str, str] = {}
-    for key, text in zip(body.body, body.body[1:], strict=False):
-        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name) and isinstance(text, ast.Expr):
-            value = text.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                texts[key.target.id] = value.value
-    return texts
 
 
 def _kind(annotation: Any) -> str:
