@@ -38,7 +38,7 @@ def count_findings(evidence: Evidence) -> Iterator[Finding]:
     for run in evidence.runs:
         done = run.health.steps_done if run.health else None
         method = "last logged step" if run.imported is not None and run.imported.steps == "unknown" else "the trainer's final state"
-        words = {"run": run.ref.name, "target": run.ref.target_steps, "last": run.last_step, "method": method}
+        words = {"run": run.ref.name, "target": run.ref.target_steps, "last": run.log.last_step, "method": method}
         value, sources = None if done is None else float(done), evidence.healths([run])
         yield finding(evidence, "steps", value, words=words, k=done, n=run.ref.target_steps, sources=sources)
 
@@ -82,7 +82,7 @@ def _gate(evidence: Evidence, condition: str, runs: Sequence[RunEvidence], gate:
         words=words,
         k=k,
         n=n,
-        sources=evidence.sources((run.place.completions, run.attempt) for run in used),
+        sources=evidence.sources((run.place.completions, run.log.attempt) for run in used),
         seeds=tuple(_seed(run, *parts[run.ref.name]) for run in runs),
         with_all=every_k / every_n if len(sampled) > len(used) and every_n else None,
     )

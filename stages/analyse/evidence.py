@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
-from stages.analyse.frames import NULL, SILENT, Run, Window, read_if_there, read_run, read_table, window_of
+from stages.analyse.frames import Run, Window, read_if_there, read_run, read_table, window_of
 from stages.analyse.statistics import Interval, trend
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import file_digest, read
@@ -23,7 +23,7 @@ from stages.contracts.history import EVALUATION_SCHEMA, GRADIENT_METRICS, SKIPPE
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
-from stages.rules import Answer, Row, Watch, answer
+from stages.contracts.stops import StopRules
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
@@ -59,24 +59,17 @@ class RunEvidence:
 
     ref: RunRef
     place: RunFolder
+    log: Run
+    """Of its tables only the metrics that findings ask for."""
+    windows: Mapping[str, Window]
+    """`initial` and `final`."""
     health: Health | None
     imported: Imported | None
     only_read: bool
     """Its log was read, and the run was trained elsewhere."""
     attempts: tuple[Attempt, ...]
-    attempt: str | None
-    exists: bool
-    """Whether there is a history."""
-    last_step: int
-    """0 when nothing was logged."""
-    windows: Mapping[str, Window]
-    """`initial` and `final`."""
     gates: Mapping[tuple[str, str], Mapping[str, int]]
     """By gate and window: completions by status, and all of them as `completions`."""
-    watch: Watch | None
-    """The stop rules, evaluated on the history once more."""
-    answers: Mapping[str, Answer]
-    """By expectation."""
     evaluated_attempt: str | None
     evaluated: bool
 
@@ -125,7 +118,7 @@ class Evidence:
 
     def histories(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
         """The histories of runs, those that there are."""
-        return self.sources((run.place.history, run.attempt) for run in runs if run.exists)
+        return self.sources((run.place.history, run.log.attempt) for run in runs if run.log.card_id is not None)
 
     def healths(self, runs: Sequence[RunEvidence]) -> tuple[Source, ...]:
         return self.sources((run.place.health, None) for run in runs if run.health)
@@ -140,6 +133,11 @@ def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
     """History metrics that every run and condition gets findings of."""
     named = [claim.metric for claim in card.claims if not claim.metric.startswith("evaluation.")]
     return tuple(dict.fromkeys([*FIRST_SCREEN, *card.metrics, *named]))
+
+
+def rule_metrics(stop: StopRules | None) -> set[str]:
+    """Metrics that stop rules look at."""
+    return {leaf.metric for rule in (*stop.rules, *stop.green_lights) for leaf in comparisons(rule.when)} if stop else set()
 
 
 def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
@@ -159,34 +157,32 @@ def _load_run(
     place: RunFolder, ref: RunRef, condition: ConditionCard, card: ConcludeCard, untrained: Mapping[str, Measure]
 ) -> tuple[RunEvidence, dict[tuple[str, str], Measure]]:
     run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in condition.gates)))
-    health = read_if_there(Health, place.health)
     statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
     windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
     completions = {statistic: _completions(run, window) for statistic, window in windows.items()}
     only_read = place.import_card.exists() and read(ImportCard, place.import_card).only_read
+    gates = {(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()}
+    names = dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates)))
+    asked = {*rule_metrics(card.stops.get(run.condition)), *(expected.metric for expected in card.expectations)}
+    kept = {*names, *asked, *GRADIENT_METRICS, SKIPPED, "reward", "reward_std"}
+    run.steps, run.completions = run.steps[[name for name in run.steps if name in kept]], pd.DataFrame()
     evidence = RunEvidence(
         ref=ref,
         place=place,
-        health=health,
+        log=run,
+        windows=windows,
+        health=read_if_there(Health, place.health),
         imported=read_if_there(Imported, place.imported),
         only_read=only_read,
         attempts=tries(read_attempts(place.attempts), only_read=only_read),
-        attempt=run.attempt,
-        exists=run.card_id is not None,
-        last_step=run.last_step,
-        windows=windows,
-        gates={(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()},
-        watch=watch_of(run, card),
-        answers=answers_of(run, card, health),
+        gates=gates,
         evaluated_attempt=attempt,
         evaluated=len(statuses) > 0,
     )
     measures: dict[tuple[str, str], Measure] = {}
-    for name in dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates))):
+    for name in names:
         first, last = (
-            _summary(evidence, name, end)
-            if evidence.only_summary
-            else _mean(evidence, run, name, window, sampled=len(completions[end]) > 0)
+            _summary(evidence, name, end) if evidence.only_summary else _mean(evidence, name, window, sampled=len(completions[end]) > 0)
             for end, window in windows.items()
         )
         change = _change(first, last)
@@ -219,8 +215,9 @@ def _gate_counts(completions: pd.DataFrame, gate: str) -> dict[str, int]:
     return {"completions": len(completions)} | {status: int(statuses.get(status, 0)) for status in STATUSES}
 
 
-def _mean(evidence: RunEvidence, run: Run, name: str, window: Window, *, sampled: bool) -> Measure:
+def _mean(evidence: RunEvidence, name: str, window: Window, *, sampled: bool) -> Measure:
     """A history metric in a window. `sampled`: the window has completions."""
+    run = evidence.log
     rows = window.rows(run.values(name))
     if len(rows):
         end = run.last_step + run.stride - 1  # a stride's last row stands for its stride
@@ -274,47 +271,3 @@ def _change(start: Measure, final: Measure) -> Measure:
         return Measure(None, final.why or start.why)
     part = "; ".join(dict.fromkeys(part for part in (start.part, final.part) if part))
     return Measure(final.value - start.value, part=part, scale=max(abs(final.value), abs(start.value)))
-
-
-# stop rules and expectations once more, on the recorded history: the evaluator that ran while the run trained must say the same again
-
-
-def rows(run: Run, metrics: Collection[str]) -> Iterator[tuple[int, Row]]:
-    """(step, cells) of all logged steps up to the target, rising, as the recorder gave them to the rules while the run trained. A step at
-    which only other metrics were logged has no cells: windows move on over it."""
-    frame = run.steps.loc[: run.target_steps, [name for name in run.steps if name in {*metrics, *GRADIENT_METRICS, SKIPPED}]]
-    unscored = set(run.unscored) if SILENT in frame else set()
-    for step, cells in zip(frame.index.tolist(), frame.to_numpy().tolist(), strict=True):
-        row: dict[str, Any] = {
-            str(name): cell if math.isfinite(cell) else None if cell == NULL else {"nonfinite": "nan"}
-            for name, cell in zip(frame, cells, strict=True)
-            if cell == cell  # NaN: not logged
-        }
-        if step in unscored and isinstance(row.get(SILENT), float):
-            row[SILENT] = 1.0
-        yield step, row
-
-
-def watch_of(run: Run, card: ConcludeCard) -> Watch | None:
-    """The stop rules of the run's condition after its whole history; None without rules."""
-    stop = card.stops.get(run.condition)
-    if stop is None:
-        return None
-    watch = Watch(stop)
-    for step, row in rows(run, {leaf.metric for rule in (*stop.rules, *stop.green_lights) for leaf in comparisons(rule.when)}):
-        watch.see(step, row)
-    return watch
-
-
-def answers_of(run: Run, card: ConcludeCard, health: Health | None) -> dict[str, Answer]:
-    """By expectation of the run's condition: what the run says of it."""
-    # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
-    done = max(run.last_step + run.stride - 1 if run.last_step else 0, (health.steps_done or 0) if health else 0)
-    answers = {}
-    for expected in card.expectations:
-        if run.condition in expected.conditions:
-            result = answer(expected, rows(run, {expected.metric}), target_steps=run.target_steps, done=done, share=card.windows.final)
-            if health and health.stopped and result.state == "not_reached":
-                result = Answer("not_reached", None, result.window, f"stopped by {health.stopped.rule} at step {health.stopped.step}")
-            answers[expected.name] = result
-    return answers

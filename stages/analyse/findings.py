@@ -204,6 +204,7 @@ def _untrained_files(evidence: Evidence, name: str) -> list[tuple[Path, str | No
 def _files(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> list[tuple[Path, str | None]]:
     """Files that hold the values, with their attempts; the untrained model's first when a change rests on it."""
     if not name.startswith("evaluation."):
-        return [(run.place.imported if run.only_summary else run.place.history, run.attempt) for run in runs if run.exists]
+        logs = [run for run in runs if run.log.card_id is not None]
+        return [(run.place.imported if run.only_summary else run.place.history, run.log.attempt) for run in logs]
     evaluations = [(run.place.evaluation, run.evaluated_attempt) for run in runs if run.evaluated]
     return [*(_untrained_files(evidence, name) if statistic == "change" else []), *evaluations]

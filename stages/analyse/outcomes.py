@@ -1,16 +1,22 @@
-"""Findings of stop rules and expectations: what each rule did in each run, and which expectations were met."""
+"""Findings of stop rules and expectations: what each rule did in each run, and which expectations were met.
+
+Both are evaluated once more, on the recorded history: the evaluator that ran while the run trained must say the same again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from stages.analyse.evidence import Evidence, RunEvidence, meaning
+from stages.analyse.evidence import Evidence, RunEvidence, meaning, rule_metrics
 from stages.analyse.findings import finding, runs_finding
+from stages.analyse.frames import NULL, SILENT, Run
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
+from stages.contracts.history import GRADIENT_METRICS, SKIPPED
 from stages.contracts.stops import Expectation, StopRule
-from stages.rules import Firing, Watch, rule_text, stretch
+from stages.rules import Answer, Firing, Row, Watch, answer, rule_text, stretch
 
 
 def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
@@ -19,11 +25,11 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
         own: dict[str, Any] = {name: getattr(card, name) for name in ("metric", "place", "direction", "bound")}
         for condition in card.conditions:
             runs = evidence.runs_of(condition)
-            answers = [(run, run.answers[card.name]) for run in runs]
+            answers = [(run, _answer(card, evidence, run)) for run in runs]
             counts = [(run, answer.state == "met", f"{answer.state.replace('_', ' ')}: {answer.why}") for run, answer in answers]
             words = {"subject": condition, "expectation": card.name, **own}
             count = runs_finding(evidence, "met", counts, words, evidence.histories(runs))
-            values = [_value(card, evidence, run) for run in runs]
+            values = [_value(card, evidence, run, answer) for run, answer in answers]
             scores = tuple(
                 RunScore(run=run.ref.name, state=answer.state, finding=value.id, window=answer.window, why=answer.why)
                 for (run, answer), value in zip(answers, values, strict=True)
@@ -31,8 +37,19 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
             yield Expected(expectation=card.name, condition=condition, finding=count.id, runs=scores, **own), [count, *values]
 
 
-def _value(card: Expectation, evidence: Evidence, run: RunEvidence) -> Finding:
-    metric, answer = meaning(card.metric), run.answers[card.name]
+def _answer(card: Expectation, evidence: Evidence, run: RunEvidence) -> Answer:
+    # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
+    last, health = run.log.last_step, run.health
+    done = max(last + run.log.stride - 1 if last else 0, (health.steps_done or 0) if health else 0)
+    share, target = evidence.card.windows.final, run.ref.target_steps
+    result = answer(card, rows(run.log, {card.metric}), target_steps=target, done=done, share=share)
+    if health and health.stopped and result.state == "not_reached":
+        return result._replace(value=None, why=f"stopped by {health.stopped.rule} at step {health.stopped.step}")
+    return result
+
+
+def _value(card: Expectation, evidence: Evidence, run: RunEvidence, answer: Answer) -> Finding:
+    metric = meaning(card.metric)
     words = {"run": run.ref.name, "metric": card.metric, "statistic": card.statistic, "unit": metric.unit, "meaning": metric.says}
     words |= {"place": card.place, "window": answer.window, "reason": answer.why}
     return finding(evidence, "expected", answer.value, words=words, sources=evidence.histories([run]))
@@ -41,8 +58,12 @@ def _value(card: Expectation, evidence: Evidence, run: RunEvidence) -> Finding:
 def ruled(evidence: Evidence) -> Iterator[tuple[Ruled, list[Finding]]]:
     """What each rule did in each run, with the findings that hold its numbers."""
     for run in evidence.runs:
-        if run.watch is not None:
-            yield from [_ruled(evidence, run, run.watch, rule) for rule in run.watch.stop.rules]
+        stop = evidence.card.stops.get(run.ref.condition)
+        if stop is not None:
+            watch = Watch(stop)
+            for step, row in rows(run.log, rule_metrics(stop)):
+                watch.see(step, row)
+            yield from [_ruled(evidence, run, watch, rule) for rule in stop.rules]
 
 
 def stopped_counts(evidence: Evidence, results: Sequence[Ruled]) -> Iterator[Finding]:
@@ -88,8 +109,24 @@ def _ruled(evidence: Evidence, run: RunEvidence, watch: Watch, rule: StopRule) -
 def _quiet(run: RunEvidence, watch: Watch, rule: StopRule) -> dict[str, str]:
     """State of a rule that never held, and why."""
     if missing := sorted({leaf.metric for leaf in comparisons(rule.when)} - watch.measured):
-        return {"state": "unknown", "why": f"{', '.join(missing)}: no number was logged" if run.last_step else "nothing was logged"}
+        return {"state": "unknown", "why": f"{', '.join(missing)}: no number was logged" if run.log.last_step else "nothing was logged"}
     if watch.stopped:
         return {"state": "quiet", "why": f"the run ended at step {watch.stopped.step} by {watch.stopped.rule}"}
-    late = f"the log ends at step {run.last_step}, before the rule looks"
-    return {"state": "quiet", "why": late if run.last_step < rule.after else ""}
+    late = f"the log ends at step {run.log.last_step}, before the rule looks"
+    return {"state": "quiet", "why": late if run.log.last_step < rule.after else ""}
+
+
+def rows(run: Run, metrics: Collection[str]) -> Iterator[tuple[int, Row]]:
+    """(step, cells) of all logged steps up to the target, rising, as the recorder gave them to the rules while the run trained. A step at
+    which only other metrics were logged has no cells: windows move on over it."""
+    frame = run.steps.loc[: run.target_steps, [name for name in run.steps if name in {*metrics, *GRADIENT_METRICS, SKIPPED}]]
+    unscored = set(run.unscored) if SILENT in frame else set()
+    for step, cells in zip(frame.index.tolist(), frame.to_numpy().tolist(), strict=True):
+        row: dict[str, Any] = {
+            str(name): cell if math.isfinite(cell) else None if cell == NULL else {"nonfinite": "nan"}
+            for name, cell in zip(frame, cells, strict=True)
+            if cell == cell  # NaN: not logged
+        }
+        if step in unscored and isinstance(row.get(SILENT), float):
+            row[SILENT] = 1.0
+        yield step, row

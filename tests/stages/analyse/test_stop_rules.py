@@ -10,7 +10,7 @@ from run_from import read_history
 from synthetic import Run, complete, runs, write_cards
 
 from stages.analyse.conclude import conclude
-from stages.analyse.evidence import rows
+from stages.analyse.outcomes import rows
 from stages.analyse.screen import screen
 from stages.contracts.artifact import file_digest, read, write
 from stages.contracts.attempt import Outcome, StoppedBy
