@@ -88,8 +88,8 @@ def test_a_gate_is_one_file(repository):
 def test_a_detector_is_one_file_and_one_row(repository):
     text = (repository.root / "stages/analyse/detectors/throughput.py").read_text()
     repository.write("stages/analyse/detectors/slow_steps.py", text)
-    row = '    "throughput": {},\n    "duplicates": {},\n}\n'
-    repository.edit("compiler/language/health_profiles.py", row, f'    "slow_steps": {{}},\n{row}')
+    last = "  duplicates: {}\nppo-default:\n"
+    repository.edit("compiler/language/health_profiles.yaml", last, f"  slow_steps: {{}}\n{last}")
     screen = repository.cards()["runs/quickstart/analysis/screen.card.json"]
     assert "slow_steps" in [detector["kind"] for detector in screen["detectors"]]
     assert len(repository.touched) == 2

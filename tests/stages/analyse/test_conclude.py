@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from scipy import stats
-from synthetic import GATES, Run, claim_rule, complete, runs, write_cards, write_run
+from synthetic import Run, claim_rule, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
@@ -19,6 +20,7 @@ from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.layout import ExperimentFolder
 
 SHARE = "evaluation.tests.pass_share"
+EXPECTED: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("synthetic.yaml"))
 Experiment = Callable[..., tuple[dict[str, Finding], dict[str, Verdict]]]
 
 
@@ -60,35 +62,27 @@ def test_every_finding_has_its_passport(finished: ExperimentFolder) -> None:
             assert source.sha256 == file_digest(Path(source.path))
 
 
-def test_run_values_are_window_means(finished: ExperimentFolder) -> None:
-    """shaped-s1: at steps 1 and 2 three of 8 pass, four get 0.1, one 0; at 19 six pass, one gets 0.1; at 20 seven pass."""
-    findings, _ = conclusions(finished)
-    assert findings["shaped-s1/reward/initial"].value == pytest.approx(3.4 / 8)
-    assert findings["shaped-s1/reward/final"].value == pytest.approx((6.1 / 8 + 7 / 8) / 2)
-    assert findings["shaped-s1/reward/change"].value == pytest.approx(6.55 / 8 - 3.4 / 8)
+def near(value: object) -> object:
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
+def test_the_synthetic_experiment_gives_what_was_worked_out_by_hand(finished: ExperimentFolder) -> None:
+    findings, verdicts = conclusions(finished)
+    for id_, wanted in EXPECTED["findings"].items():
+        assert {name: getattr(findings[id_], name) for name in wanted} == {name: near(value) for name, value in wanted.items()}, id_
+    for claim, wanted in EXPECTED["verdicts"].items():
+        assert {name: getattr(verdicts[claim], name) for name in wanted} == {name: near(value) for name, value in wanted.items()}, claim
+    assert verdicts.keys() == EXPECTED["verdicts"].keys() and not findings.keys() & set(EXPECTED["absent"])
     final = findings["shaped-s1/reward/final"]
-    assert (final.window, final.low, final.n) == ("steps 19-20", None, None)
     assert [(source.path, source.attempt) for source in final.sources] == [("runs/synthetic/shaped-s1/history.parquet", "a-shaped-s1-2")]
-
-
-def test_a_run_that_stopped_has_no_final_value_but_an_initial_one(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    assert findings["random-s3/reward/initial"].value == 0.5
-    assert (findings["random-s3/reward/final"].value, findings["random-s3/reward/final"].reason) == (None, "the log ends at step 7")
-    assert findings["random-s3/steps/done"].value == 7
-    assert findings["random/reward/final"].n == 2
-
-
-def test_conditions_average_included_seeds_and_show_the_number_with_all(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    shaped = findings[f"shaped/{SHARE}/final"]
-    assert (shaped.value, shaped.n, shaped.with_all) == (pytest.approx(0.85), 3, None)
-    # sd 0.05, t(0.975, 2) = 4.302653: half width 0.124207
-    assert (shaped.low, shaped.high) == (pytest.approx(0.725793, abs=1e-5), pytest.approx(0.974207, abs=1e-5))
     inverted = findings[f"inverted/{SHARE}/final"]
-    assert (inverted.value, inverted.n, inverted.with_all) == (0.0, 2, pytest.approx(1 / 60))
     assert [(seed.run, seed.included) for seed in inverted.seeds] == [("inverted-s1", True), ("inverted-s2", False), ("inverted-s3", True)]
-    assert inverted.seeds[1].why == "gate truncated: truncated is 0.875 in steps 19-20, not below 0.5"
+    assert inverted.seeds[1].why == EXPECTED["left_out"]["inverted-s2"][0]
+    assert [seed.included for seed in findings["inverted/gate.tests.reach/final"].seeds] == [True, False, True]
+    assert len(findings[f"shaped-vs-zero/{SHARE}/final"].seeds) == 6
+    for finding in findings.values():
+        if finding.unit == "share" and finding.statistic not in ("change", "difference") and finding.low is not None:
+            assert 0 <= finding.low <= (finding.high or 0) <= 1, finding.id
 
 
 def test_equal_shares_of_all_seeds_are_no_certainty(experiment: Experiment) -> None:
@@ -123,35 +117,21 @@ def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) 
     chosen_runs = [Run(name, seed, passed=10) for name in ("shaped", "zero") for seed in (1, 2, 3)]
     for run in chosen_runs:
         run.cells = {"completion_tokens": dict.fromkeys(range(1, 21), 5.0 if run.condition == "shaped" else 7.0)}
-    pair, rule = Contrast(condition="shaped", against="zero"), {"statistic": "final", "seeds": 3}
+    pair = Contrast(condition="shaped", against="zero")
     claims = (
-        claim_rule(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0, **rule),
-        claim_rule(id="short", metric="completion_tokens", condition="shaped", direction="below", margin=6.0, **rule),
-        claim_rule(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5, **rule),
+        claim_rule(id="apart", metric="completion_tokens", contrast=pair, direction="below", margin=-1.0),
+        claim_rule(id="nothing", metric="reward", condition="zero", direction="above", margin=0.5),
     )
     findings, verdicts = experiment(chosen_runs, claims=claims)
     no_width = "no spread between seeds: the interval would have no width"
-    for id_, value in (
-        ("shaped-vs-zero/completion_tokens/final", -2.0),
-        ("shaped/completion_tokens/final", 5.0),
-        ("zero/reward/change", 0.0),
-    ):
+    for id_, value in (("shaped-vs-zero/completion_tokens/final", -2.0), ("zero/reward/change", 0.0)):
         finding = findings[id_]
-        assert (finding.value, finding.low, finding.high, finding.level, finding.detectable, finding.n) == (
-            value,
-            None,
-            None,
-            None,
-            None,
-            3,
-        )
+        assert (finding.value, finding.low, finding.level, finding.detectable, finding.n) == (value, None, None, None, 3)
         assert finding.method == no_width
-    assert findings["zero-s1/reward/change"].low is None
-    assert [verdict.verdict for verdict in verdicts.values()] == ["inconclusive"] * 3
-    assert {(verdict.detectable, verdict.seeds_needed) for verdict in verdicts.values()} == {(None, None)}
-    apart, _, nothing = verdicts.values()
-    assert apart.why == f"completion_tokens (final) of shaped minus zero is -2 in 3 and 3 seeds: {no_width}, and decides nothing."
-    assert nothing.why == f"reward (final) of zero is 0 in 3 seeds: {no_width}, and decides nothing."
+    assert {(own.verdict, own.detectable, own.seeds_needed) for own in verdicts.values()} == {("inconclusive", None, None)}
+    assert (
+        verdicts["apart"].why == f"completion_tokens (final) of shaped minus zero is -2 in 3 and 3 seeds: {no_width}, and decides nothing."
+    )
 
 
 def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) -> None:
@@ -174,69 +154,7 @@ def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) 
     assert findings["shaped-s2/completion_tokens/final"].method == own
 
 
-def test_shares_do_not_leave_their_range(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    random = findings[f"random/{SHARE}/final"]  # 0.40 and 0.45: sd 0.035355, t(0.975, 1) = 12.706, half width 0.3177
-    assert (random.low, random.high) == (pytest.approx(0.107345, abs=1e-5), pytest.approx(0.742655, abs=1e-5))
-    for finding in findings.values():
-        if finding.unit == "share" and finding.statistic not in ("change", "difference") and finding.low is not None:
-            assert 0 <= finding.low <= (finding.high or 0) <= 1, finding.id
-
-
-def test_runs_and_the_untrained_model_carry_k_of_n(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    untrained = findings[f"untrained/{SHARE}/final"]
-    assert (untrained.value, untrained.k, untrained.n) == (0.5, 10, 20)
-    assert (untrained.low, untrained.high) == (pytest.approx(0.2993, abs=1e-4), pytest.approx(0.7007, abs=1e-4))
-    run = findings[f"shaped-s1/{SHARE}/final"]
-    assert (run.value, run.k, run.n, run.unit) == (0.9, 18, 20, "share")
-    assert findings[f"shaped-s1/{SHARE}/change"].value == pytest.approx(0.4)
-    assert findings[f"shaped/{SHARE}/change"].value == pytest.approx(0.35)
-    assert findings["shaped/evaluation.tests.score/final"].value == pytest.approx(0.85)
-    assert (findings[f"random-s3/{SHARE}/final"].value, findings[f"random-s3/{SHARE}/final"].reason) == (None, "it was not evaluated")
-
-
-def test_every_condition_is_held_against_the_null_control(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    gap = findings[f"shaped-vs-zero/{SHARE}/final"]
-    # both sd 0.05, n 3: standard error 0.0408248, df 4, t 2.776445
-    assert (gap.value, gap.low, gap.high) == (pytest.approx(0.35), pytest.approx(0.236652, abs=1e-5), pytest.approx(0.463348, abs=1e-5))
-    assert (gap.statistic, gap.n, len(gap.seeds)) == ("difference", 3, 6)
-    assert findings[f"random-vs-zero/{SHARE}/final"].value == pytest.approx(-0.075)
-    assert findings[f"inverted-vs-zero/{SHARE}/final"].with_all == pytest.approx(1 / 60 - 0.5)
-    assert f"zero-vs-zero/{SHARE}/final" not in findings
-
-
-def test_funnel_before_and_during_training(finished: ExperimentFolder) -> None:
-    findings, _ = conclusions(finished)
-    reach, passed = findings["shaped/gate.tests.reach/preflight"], findings["shaped/gate.tests.pass/preflight"]
-    assert (reach.k, reach.n, passed.k, passed.n) == (36, 40, 20, 36)
-    assert passed.low is not None
-    assert findings["shaped/gate.tests.unknown/preflight"].value == pytest.approx(1 / 36)
-    assert findings["zero/zero_signal_share/preflight"].value == 1.0
-    assert findings["shaped/truncated/preflight"].value == pytest.approx(1 / 40)
-    # steps 19 and 20: of 8 completions 7 reach the tests; 6 and 7 of them pass for seed 1, one and two fewer for seeds 2 and 3
-    end = findings["shaped/gate.tests.pass/final"]
-    assert (end.k, end.n, end.low) == (6 + 7 + 5 + 6 + 4 + 5, 3 * 2 * 7, None)
-    assert findings["shaped/gate.tests.reach/final"].value == pytest.approx(42 / 48)
-    assert findings["shaped/gate.tests.fail/final"].value == pytest.approx(9 / 42)
-    assert findings["shaped/gate.tests.pass/initial"].k == 2 * (3 + 2 + 1)
-    assert findings["shaped/gate.tests.pass_share/final"].value == pytest.approx(33 / 42)
-    # the excluded seed is listed and not pooled
-    assert findings["inverted/gate.tests.reach/final"].n == 2 * 2 * 8
-    assert [seed.included for seed in findings["inverted/gate.tests.reach/final"].seeds] == [True, False, True]
-
-
 def test_attempts_are_counted_from_the_ledger(folder: ExperimentFolder) -> None:
-    findings, _ = concluded(folder)
-    assert [(findings[f"{name}/attempts/finished"].k, findings[f"{name}/attempts/finished"].n) for name in GATES] == [
-        (3, 4),
-        (3, 3),
-        (2, 3),
-        (3, 3),
-    ]
-    assert (findings["experiment/attempts/finished"].k, findings["experiment/attempts/finished"].n) == (11, 13)
-    assert (findings["experiment/runs/included"].value, findings["experiment/runs/included"].n) == (10, 12)
     folder.run("zero-s1").attempts.unlink()
     assert concluded(folder)[0]["zero/attempts/finished"].n == 2
 
@@ -250,35 +168,6 @@ def test_case_21_attempts_of_each_condition_have_their_interval(experiment: Expe
     assert {name: (share.k, share.n) for name, share in counted.items()} == {"random": (3, 18), "zero": (9, 9), "experiment": (12, 27)}
     ends = {name: (round(share.low or 0, 2), round(share.high or 0, 2)) for name, share in counted.items()}
     assert (ends["random"], ends["zero"]) == ((0.06, 0.39), (0.70, 1.0))
-
-
-def test_verdicts(finished: ExperimentFolder) -> None:
-    _, verdicts = conclusions(finished)
-    assert {claim: verdict.verdict for claim, verdict in verdicts.items()} == {
-        "shaped-teaches": "supported",
-        "shaped-teaches-a-lot": "inconclusive",
-        "inverted-teaches": "refuted",
-        "random-harms": "void",
-        "shaped-earns-more": "void",
-    }
-    supported = verdicts["shaped-teaches"]
-    assert supported.why == (
-        f"{SHARE} (final) of shaped minus zero is 0.35 (95% interval 0.237 to 0.463, 3 and 3 seeds): all of the interval is above 0.05."
-    )
-    assert (supported.finding, supported.detectable, supported.seeds_needed) == (f"shaped-vs-zero/{SHARE}/final", None, None)
-    open_ = verdicts["shaped-teaches-a-lot"]  # the distance 0.05 is one standard deviation: the textbook's 17 seeds
-    assert (open_.seeds_needed, open_.detectable) == (17, pytest.approx(0.1535, abs=0.001))
-    void = verdicts["random-harms"]
-    assert void.why == "Void: random has 2 of the 3 seeds needed (random-s3: the last attempt failed (verifier) after 7 steps)."
-    assert void.finding == f"random-vs-zero/{SHARE}/final"
-
-
-def test_case_44_arms_with_different_rewards_are_never_ranked_by_reward(finished: ExperimentFolder) -> None:
-    findings, verdicts = conclusions(finished)
-    refused = verdicts["shaped-earns-more"]
-    assert (refused.verdict, refused.finding) == ("void", None)
-    assert "shaped and zero have different rewards (shaped, zero), so reward cannot rank them" in refused.why
-    assert not [id_ for id_ in findings if "-vs-" in id_ and "/reward/" in id_]
 
 
 def _claim(**changes: Any) -> ClaimRule:

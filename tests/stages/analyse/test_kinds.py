@@ -14,7 +14,6 @@ from synthetic import CONDITIONS, claim_rule, write_history
 
 from stages.analyse.detectors import atoms, collapse, degenerate, kl_reference, spikes, zero_signal
 from stages.analyse.frames import Run
-from stages.analyse.statistics import estimate
 from stages.analyse.verdicts import refusal
 from stages.contracts.claim import Contrast
 from stages.contracts.history import METRICS
@@ -219,13 +218,6 @@ def test_cases_5_and_6_the_spread_of_the_batch_decides_nothing(shown: float) -> 
     null = tuple((step, None, "null") for step in range(1, 151))
     (none,) = ask(zero_signal, remade(other, metrics={**other.given["metrics"], "reward": null})).signals
     assert none.severity == "severe" and none.says.startswith("no reward")
-
-
-@pytest.mark.parametrize("value", [-3.0, 0.0, 0.5, 1e9])
-def test_case_43_a_single_seed_never_has_an_interval(value: float) -> None:
-    assert (estimate([[value]], 0.95).low, estimate([[value]], 0.95).high) == (None, None)
-    for pair in (([value], [0.1]), ([value], [0.1, 0.2]), ([0.1, 0.2], [value])):
-        assert (estimate(pair, 0.95).low, estimate(pair, 0.95).high) == (None, None)
 
 
 @pytest.mark.parametrize("metric", sorted(name for name, metric in METRICS.items() if metric.unit in ("reward", "reward squared")))
