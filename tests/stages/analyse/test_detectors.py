@@ -23,6 +23,7 @@ from stages.analyse.frames import Resume
 from stages.contracts.artifact import Frozen, canonical_json
 from stages.contracts.plugin import DETECTORS, kinds, load
 from stages.contracts.wilson import wilson
+from tests.attribute_texts import attribute_texts
 
 KINDS = kinds(DETECTORS)
 CASES: dict[str, list[dict[str, Any]]] = YAML(typ="safe").load(Path(__file__).with_name("detector_cases.yaml"))
@@ -163,7 +164,7 @@ def test_settings_say_unit_and_source_and_nothing_logged_is_never_healthy(kind: 
     with pytest.raises(ValidationError):
         plugin.Settings.model_validate({"no_such_setting": 1})
     for name, field in plugin.Settings.model_fields.items():
-        assert field.description and set(field.json_schema_extra) == {"unit", "source"}, name
+        assert attribute_texts(plugin.Settings)[name] and set(field.json_schema_extra) == {"unit", "source"}, name
     detection = ask(plugin, run_from({}))
     assert (detection.detector, detection.state, detection.signals) == (kind, "not_observable", ()) and detection.reason
     assert canonical_json(detection.model_dump(mode="json"))
