@@ -17,8 +17,7 @@ from compiler.problems import Fault, nearest, problem
 from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.sft import SftSettings
-from stages.contracts.training import GroupedSettings, OptimizedSettings
+from stages.contracts.training import GroupedSettings, OptimizedSettings, SftSettings
 
 CLIP = 0.2
 """The adaptive controller never reacts to a relative error above this (Ziegler et al. 2019)."""

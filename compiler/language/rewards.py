@@ -26,19 +26,18 @@ class Gate(Decisions):
     kind: str = Field(description="Kind of gate: a file in stages/train/rewards/.")
 
 
-def _named(kind: str, why: str, fix: str) -> BeforeValidator:
+def _named(code: str) -> BeforeValidator:
     """One name and its block, before the block is looked at: without a name, each setting would be taken for one."""
 
     def check(entry: Any) -> Any:
         if isinstance(entry, dict) and len(entry) != 1:
-            names = ", ".join(f"`{name}`" for name in entry) or "none"
-            raise refused("E210", kind=kind, names=names, why=why, fix=fix)
+            raise refused(code, names=", ".join(f"`{name}`" for name in entry) or "none")
         return entry
 
     return BeforeValidator(check)
 
 
-NamedGate = Annotated[dict[Slug, Gate], _named("a gate", "gates decide in order, so each is an entry of its own", "- tests: {kind: ...}")]
+NamedGate = Annotated[dict[Slug, Gate], _named("E210")]
 
 
 class Penalty(Effect):
@@ -47,12 +46,7 @@ class Penalty(Effect):
     when: str = Field(min_length=1, description="`truncated`, `empty`, `<gate>.pass`, `.fail`, `.not_reached`, `.<mark>`, and, or, not.")
 
 
-NamedPenalty = Annotated[
-    dict[Slug, Penalty],
-    _named("a penalty", "penalties apply in order, so each is an entry of its own", "- runaway: {when: truncated, set: 0.0}"),
-]
-
-
+NamedPenalty = Annotated[dict[Slug, Penalty], _named("E210.penalty")]
 Row = Annotated[
     Annotated[str, Tag("(id)")] | Annotated[dict[str, Any], Tag("(row)")],
     Discriminator(lambda value: "(row)" if isinstance(value, dict) else "(id)"),

@@ -12,8 +12,7 @@ from pydantic import Discriminator
 
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
-from stages.contracts.sft import SftSettings
-from stages.contracts.training import GrpoSettings, RlooSettings, TrainSettings
+from stages.contracts.training import GrpoSettings, RlooSettings, SftSettings, TrainSettings
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,8 @@ class Action(Frozen):
     expect: tuple[Move, ...] = Field((), max_length=20, description="What it should move, and where to.")
 
 
-VERDICTS = ("supported", "refuted", "inconclusive", "void")
-SCORES = ("met", "missed")
+OUTCOMES = {"claim": ("supported", "refuted", "inconclusive", "void"), "expectation": ("met", "missed"), "red_flag": ()}
+"""Kind of what a plan waits for -> its outcomes."""
 Outcome = Literal["supported", "refuted", "inconclusive", "void", "met", "missed"]
 
 
@@ -88,9 +88,9 @@ class When(Frozen):
     )
 
     @property
-    def waits(self) -> Literal["claim", "expectation", "red_flag"]:
+    def waits(self) -> str:
         """Kind of what it waits for."""
-        return "claim" if self.claim is not None else "expectation" if self.expectation is not None else "red_flag"
+        return next(kind for kind in OUTCOMES if getattr(self, kind) is not None)
 
     @property
     def name(self) -> str:
@@ -108,11 +108,10 @@ class When(Frozen):
 
     @model_validator(mode="after")
     def _outcome_fits(self) -> When:
-        known = VERDICTS if self.claim else SCORES if self.expectation else ()
+        kind, known = self.waits.replace("_", " "), OUTCOMES[self.waits]
         if (self.claim and not self._states) or any(state not in known for state in self._states):
-            subject = "a claim" if self.claim else "an expectation" if self.expectation else "a red flag, which is raised or not,"
             fix = f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`"
-            raise refused("E209.outcome", subject=subject, known=", ".join(known) or "none; leave it out", fix=fix)
+            raise refused("E209.outcome", kind=kind, known=", ".join(known) or "none", fix=fix)
         return self
 
 

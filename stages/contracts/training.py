@@ -1,7 +1,7 @@
-"""Settings of training: what all algorithms share, what samples completions, and GRPO and RLOO, which compare those of one prompt.
+"""Settings of training: what all algorithms share, what samples completions, GRPO and RLOO, which compare those of one prompt, and SFT.
 
 Names, meanings and units are those of transformers and TRL, so that their documentation stays true; TRL's own defaults are replaced by the
-explicit ones here. PPO and SFT have a module of their own. `stages/contracts/algorithms.py` knows all.
+explicit ones here. PPO has a module of its own. `stages/contracts/algorithms.py` knows all.
 """
 
 from __future__ import annotations
@@ -154,3 +154,17 @@ class RlooSettings(GroupedSettings):
     beta: float = Field(0.05, ge=0, description="Weight of a completion's KL to the reference model, taken off its reward.")
     epsilon: float = Field(0.2, gt=0, description="Clip range of the policy ratio of a whole completion.")
     normalize_advantages: bool = Field(False, description="Divide advantages by their standard deviation over the batch.")
+
+
+class SftSettings(OptimizedSettings):
+    """`algorithm: sft`: the model is trained on the gold answer of each prompt (the column `data.train.answer`), with the loss on the
+    answer's tokens alone. Nothing is sampled and nothing rewarded. Names and meanings are those of TRL's SFTConfig."""
+
+    algorithm: Literal["sft"] = Field(description="Training algorithm.")
+    per_device_train_batch_size: int = Field(16, ge=1, description="Pairs of prompt and answer per device and micro-step.")
+    gradient_accumulation_steps: int = Field(1, ge=1, description="Micro-steps per optimizer step.")
+    max_length: int = Field(1024, ge=2, description="Longest prompt and answer, in tokens with the end of text; a longer one is an error.")
+
+    @property
+    def microbatch_key(self) -> str:
+        return "per_device_train_batch_size"

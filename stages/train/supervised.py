@@ -11,8 +11,8 @@ from typing import Any
 
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.run_card import TrainCard
-from stages.contracts.sft import SftSettings
 from stages.contracts.stage import main
+from stages.contracts.training import SftSettings
 from stages.train.attempts import Stopped
 from stages.train.data import Row
 from stages.train.model import lora, prompt_texts

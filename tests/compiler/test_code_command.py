@@ -75,6 +75,7 @@ def test_code_that_decides_results_is_refused_until_it_is_judged(copy: Path) -> 
         edit(copy, f"stages/train/{file}.py", START, f"{START}\n\nSPEED = 3")
     code, output = octavo(copy, "compile")
     assert code == 1 and "E472" in output and "octavo code same --why" in output
+    assert octavo(copy, "check", "quickstart")[0] == 0, "a spec says nothing of code"
     assert cards(copy) == before
 
     for why, expected in ((" ", "E471"), ("x" * 3000, "E471"), ("a name moved", "keep their versions"), ("a word changed", "E473")):

@@ -49,7 +49,8 @@ def calls() -> Iterator[tuple[str, set[str] | None]]:
 def test_the_catalogue_holds_what_the_code_names():
     named = codes()
     assert {code[:4] for code in named} == {code for code in catalogue() if "." not in code}
-    assert {code for code in catalogue() if "." in code} == {code for code in named if "." in code}
+    forms = {code for code in named if "." in code and code[0] != "S"}  # forms of refusals of stages stand in stages/train
+    assert {code for code in catalogue() if "." in code} == forms
 
 
 def test_every_code_of_the_compiler_has_a_case():

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from stages.contracts.sft import SftSettings
-from stages.contracts.training import GrpoSettings, RlooSettings
+from stages.contracts.training import GrpoSettings, RlooSettings, SftSettings
 
 OURS = {"algorithm", "early_stop", "guards", "generation"}
 

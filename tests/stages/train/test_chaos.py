@@ -16,8 +16,7 @@ from random_model import finish, random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
 from stages.contracts.ppo import PpoSettings
-from stages.contracts.sft import SftSettings
-from stages.contracts.training import GrpoSettings, RlooSettings
+from stages.contracts.training import GrpoSettings, RlooSettings, SftSettings
 
 pytestmark = pytest.mark.e2e
 KILLS = int(os.environ.get("OCTAVO_CHAOS", "4"))

@@ -15,8 +15,8 @@ from stages.contracts.code_tree import CodeTree
 from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.reward import Gate
-from stages.contracts.sft import SftSettings
 from stages.contracts.stage import ROOT
+from stages.contracts.training import SftSettings
 from stages.train.attempts import Stopped
 from stages.train.evaluate import evaluate
 from stages.train.supervised import gold_pairs
