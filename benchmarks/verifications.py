@@ -85,16 +85,16 @@ def main(jobs: int, boxes: int | None) -> None:
 
 def in_tier(tier: isolation.Tier, jobs: int, boxes: int | None) -> None:
     def ocaml(program: Any) -> Verifier[Any, Any]:
-        return Verifier(program, ocaml_answers.order, ocaml_answers.read, tier, boxes)
+        return ocaml_answers.Answers(program, ocaml_answers.asking, tier, boxes)
 
     def python() -> Verifier[Any, Any]:
-        return Verifier(python_answers.program, python_answers.order, python_answers.read, tier, boxes)
+        return Verifier(python_answers.program, python_answers.asking, tier, boxes)
 
     kinds: list[tuple[str, Callable[[], Verifier[Any, Any]], Callable[[int], Any], int]] = [
         ("python tests", python, python_job, jobs),
         ("ocaml checks", lambda: ocaml(ocaml_answers.checks), lambda number: ocaml_job(number, ""), jobs),
         ("ocaml tests", lambda: ocaml(ocaml_answers.runs), lambda number: ocaml_job(number, OCAML_TESTS), jobs),
-        ("lean proofs", lambda: lean.programs(lean_setup.installation(), tier, boxes), proof, min(jobs, 16)),
+        ("lean proofs", lambda: lean.Proofs(lean_setup.installation(), tier, boxes), proof, min(jobs, 16)),
     ]
     for name, verifier, job, count in kinds:
         try:

@@ -51,11 +51,11 @@ def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:
 
 
 def _judgement(settings: Settings, result: Checked) -> Judgement:
-    if result.outcome == "compiles" or (result.outcome == "errors" and result.errors == 0):
+    if result.outcome == "compiles" or (result.outcome == "errors" and result.count == 0):
         return Judgement("pass", settings.by_errors[0], marks={"parses": True})
     if result.outcome == "errors":
-        items = "1 item" if result.errors == 1 else f"{result.errors} items"
-        score = settings.by_errors.get(result.errors, 0.0)
+        items = "1 item" if result.count == 1 else f"{result.count} items"
+        score = settings.by_errors.get(result.count, 0.0)
         return Judgement("fail", score, f"{items} with a type error; {result.reason}", {"parses": True})
     if result.outcome == "syntax":
         return Judgement("fail", settings.syntax_error, f"does not parse: {result.reason}", {"parses": False})

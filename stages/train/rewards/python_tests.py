@@ -89,7 +89,7 @@ def verifier() -> Verifier[Job]:
     from stages.train.verifiers import python_answers
     from stages.train.verifiers.verifier import Verifier
 
-    return Verifier(python_answers.program, python_answers.order, python_answers.read)
+    return Verifier(python_answers.program, python_answers.asking)
 
 
 def judge(settings: Settings, answers: Sequence[Answer]) -> list[Judgement]:

@@ -10,9 +10,9 @@ writes it:
 Its process writes one line a call: `value <JSON>`, `raised <JSON of [type, text]>`, `odd <JSON of type>`; or one line only:
 `load <JSON of [type, text]>`. It holds /dev/null and its own output, nothing else.
 
-With a command (`inside.py lean --json --stdin`), an answer is a text which a process of it compiles, and the rest of the order is the text
-with which a new process checks what was compiled. In place of a reason, `at-<size>` says how much the first of them wrote, so that it
-cannot write what the second one says.
+With a command (`inside.py lean --json --stdin`), an answer is a text which a process of it compiles. An order without an answer is for
+the same command in a new process, which checks what was compiled: its text is the rest of the order, and nothing else that the answer's
+process wrote is left.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ import math
 import os
 import random
 import resource
-import select
+import shutil
 import signal
 import struct
 import sys
 import types
 from typing import Any
 
-COMPILED = "/out/Answer.olean"
-"""In a file system in memory, of one box and so of one answer."""
-COMPILED_BYTES = 2**28
+FOLDER = "/out"
+"""A file system in memory, of one box and so of one answer."""
+COMPILED = "Answer.olean"
+COMPILED_BYTES = 2**26
+THREADS = 256
+"""Most threads of a command, where the kernel counts those of a box by themselves."""
 MOST_DESCRIPTORS = 2**20
 """The host may have many files open, and what it hands in keeps its number."""
 PRELOADED = (
@@ -174,23 +177,20 @@ def run_command(content: bytes, output: int, null: int, cpu: float, command: lis
         text = os.memfd_create("text")
         os.write(text, content)
         os.lseek(text, 0, os.SEEK_SET)
+        if tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 14):
+            resource.setrlimit(resource.RLIMIT_NPROC, (THREADS, THREADS))
         confine([text, output, null], cpu, None, filter_)
     except BaseException:
         os.kill(os.getpid(), signal.SIGKILL)
     os.execv(command[0], command)
 
 
-def waited(pid: int, wall: float) -> tuple[int, float, str]:
-    """Wait until a process ends, and end it after so many seconds: (status, CPU seconds, `wall` or `-`)."""
-    ended = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(ended, select.POLLIN)
-    late = not poll.poll(1000 * wall)
-    if late:
-        os.kill(pid, signal.SIGKILL)
-    os.close(ended)
-    _, status, usage = os.wait4(pid, 0)
-    return status, usage.ru_utime + usage.ru_stime, "wall" if late else "-"
+def keep_compiled_alone() -> None:
+    """The answer's process may have left more than it should, such as a library of its own."""
+    for name in os.listdir(FOLDER):
+        path = f"{FOLDER}/{name}"
+        if name != COMPILED or os.path.islink(path):
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path)
 
 
 def main() -> None:
@@ -209,27 +209,23 @@ def main() -> None:
     gc.collect()
     gc.freeze()
 
-    def run(start: int, size: int, output: int, cpu: float, memory: int, wall: float, words: list[str]) -> tuple[int, float, str]:
-        pid = os.fork()
-        if pid:
-            return waited(pid, wall)
-        try:
-            content = os.pread(contents, size, start)
-            if words:
-                run_command(content, output, null, cpu, words, filter_)
-            run_python(content, output, null, cpu, memory, filter_)
-        finally:
-            os._exit(1)
-
     os.write(1, b"ready\n")
     for line in sys.stdin:
-        offset, size, rest, output, cpu, memory, wall = map(int, line.split())
-        limits = (output, cpu / 1000, memory, wall / 1000)
-        status, seconds, why = run(offset, size, *limits, [*command, "-o", COMPILED] if command else [])
-        if command and (status, why) == (0, "-"):
-            why = f"at-{os.fstat(output).st_size}"
-            run(offset + size, rest, *limits, command)
-        os.write(1, f"{status} {seconds:.6f} {why}\n".encode())
+        offset, size, rest, output, milliseconds, memory = map(int, line.split())
+        cpu = milliseconds / 1000
+        if command and not size:
+            keep_compiled_alone()
+        pid = os.fork()
+        if not pid:
+            try:
+                content = os.pread(contents, size or rest, offset)
+                if command:
+                    run_command(content, output, null, cpu, [*command, *(["-o", f"{FOLDER}/{COMPILED}"] if size else [])], filter_)
+                run_python(content, output, null, cpu, memory, filter_)
+            finally:
+                os._exit(1)
+        _, status, usage = os.wait4(pid, 0)
+        os.write(1, f"{status} {usage.ru_utime + usage.ru_stime:.6f} -\n".encode())
 
 
 if __name__ == "__main__":

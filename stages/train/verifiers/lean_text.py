@@ -40,6 +40,8 @@ class Body:
     """The text after the header. Lines count from 1; the answer begins on `answer_line`, the check on `check_line`."""
 
     text: str
+    goal: str
+    """The part of it before the answer."""
     answer_line: int
     check_line: int
     checked: str
@@ -109,7 +111,7 @@ def body(job: Job) -> Body:
     check_line = answer_line + answer.count("\n") + 2
     prelude = "prelude\n" if re.match(r"\s*prelude\b", job.header) else ""
     anew = f"{prelude}import Answer\n{_check(final, word, f'_root_.{checked}')}"
-    return Body(f"{goal}{answer}\n\n{_check(checked, word, name)}", answer_line, check_line, checked, anew, final)
+    return Body(f"{goal}{answer}\n\n{_check(checked, word, name)}", goal, answer_line, check_line, checked, anew, final)
 
 
 def _check(name: str, word: str, proof: str) -> str:

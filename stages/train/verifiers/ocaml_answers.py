@@ -8,13 +8,12 @@ A job's outcome is `compiles`, `errors`, `syntax`, `empty`, `tested`, `stopped` 
 from __future__ import annotations
 
 import functools
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stages.contracts.plugin import Answer, Judgement
 from stages.train.verifiers import ocaml_build, sandbox
-from stages.train.verifiers.box import Ended, Order
+from stages.train.verifiers.box import Asking, Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verdict import Checked, stopped, unknown
 from stages.train.verifiers.verifier import Verifier
@@ -22,8 +21,6 @@ from stages.train.verifiers.verifier import Verifier
 MIB = 2**20
 ANSWER_BYTES = 2 * MIB
 """Longer answers are not checked: what a policy can write is far shorter."""
-IDLE_SECONDS = 0.2
-"""An answer's process that has used less CPU time than this when the wall limit comes has waited on purpose."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +28,15 @@ class Job:
     """One answer. `before` is trusted text that comes before it; `tests` are trusted items with assertions, or "" for a type check."""
 
     before: str
-    answer: str
+    answer: str | None
+    """None: only the cases of the tests are counted."""
     tests: str
     cpu: float
     """CPU seconds."""
     memory: int
     """Bytes of address space."""
+    cases: int = 0
+    """Of the tests, as counted before an answer ran."""
 
 
 _OUTCOMES = {
@@ -69,40 +69,50 @@ def checks(tier: Tier) -> Program:
     return Program((path,), (path, ocaml_build.compiler()[2]))
 
 
-def order(job: Job) -> Order | Checked:
-    """What is sent inside."""
-    before, answer, tests = (text.encode("utf-8", "surrogatepass") for text in (job.before, job.answer, job.tests))
+def asking(job: Job) -> Asking:
+    """One order an answer."""
+    before, answer, tests = (text.encode("utf-8", "surrogatepass") for text in (job.before, job.answer or "", job.tests))
     if len(answer) > ANSWER_BYTES:
         return Checked("stopped", f"longer than {ANSWER_BYTES // MIB} MiB")
-    return Order(b"%d\n" % len(before) + before + answer, job.cpu, job.memory, tests)
+    texts = b"%d\n" % len(before) + before + answer
+    answer, tests = (b"", texts + tests) if job.answer is None else (texts, tests)
+    return read(job, (yield Order(answer, job.cpu, job.memory, tests)))
 
 
 def read(job: Job, ended: Ended) -> Checked:
     """What the end of the processes means. `ended` is about the one that ran the answer; the judge alone has written."""
     judge = int(ended.why.removeprefix("judge-")) if ended.why.startswith("judge-") else 0
-    if signal.SIGALRM in (ended.status & 127, judge & 127) and job.tests and ended.cpu < IDLE_SECONDS:
-        return Checked("stopped", "waits and does not answer", keep=False)
     if ending := stopped(ended, job.cpu) or stopped(replace(ended, status=judge), job.cpu):
-        return ending
+        return ending if job.answer is not None else unknown(f"the tests were not counted: {ending.reason}")
     text = ended.written.decode("ascii", "replace").replace("Octavo_answer.", "")
-    if judge or not text.endswith("end \n"):
-        return Checked("stopped", "ended without a result")
-    words = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-    first = words.get("first", "")
-    if "cases" in words:
+    lines = text.splitlines() if text.endswith("end \n") and not judge else ["ended "]
+    words = dict(line.split(" ", 1) for line in lines if " " in line)
+    first, count = words.get("first", ""), words.get("counted") or words.get("errors", "")
+    if "cases" in words and len(words["cases"]) == job.cases:
         return Checked("tested", first, values=tuple(case == "+" for case in words["cases"]))
-    if words.get("errors", "").isdigit():
-        return Checked("errors", first, errors=int(words["errors"]))
+    if count.isdigit():
+        return Checked("counted" if job.answer is None else "errors", first, count=int(count))
     for word, (outcome, reason) in _OUTCOMES.items():
         if word in words:
             return Checked(outcome, reason.replace("$", words[word]))
     return unknown("the verifier's answer cannot be read")
 
 
+class Answers(Verifier[Job]):
+    """Counts the cases of tests before an answer runs, by processes that have no answer; any other number than that is refused."""
+
+    def check(self, jobs: list[Job]) -> dict[Job, Checked]:
+        tests = {job: replace(job, answer=None) for job in jobs if job.tests and job.answer is not None}
+        counted = dict(zip(tests.values(), self.run(list(tests.values())), strict=True)) if tests else {}
+        results = {job: counted[row] for job, row in tests.items() if counted[row].outcome != "counted"}
+        ready = {replace(job, cases=counted[tests[job]].count) if job in tests else job: job for job in jobs if job not in results}
+        return results | {ready[job]: result for job, result in super().check(list(ready)).items()}
+
+
 @functools.cache
-def verifier(tests: bool) -> Verifier[Job]:
+def verifier(tests: bool) -> Answers:
     """This process's verifier, of jobs with tests or of those without: these are checked by machine code, which runs nothing."""
-    return Verifier(runs if tests else checks, order, read)
+    return Answers(runs if tests else checks, asking)
 
 
 def checked(answers: Sequence[Answer], before: str | None, tests: str | None, cpu: float, memory: int) -> list[Checked]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.train.verifiers import inside, isolation
-from stages.train.verifiers.box import OUTPUT_BYTES, Ended, Order
+from stages.train.verifiers.box import OUTPUT_BYTES, Asking, Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verdict import Checked, printable, stopped
 
@@ -40,11 +40,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Value:
-    """What one call gave: a value of JSON's types, or an error in words (untrusted)."""
+    """What one call gave (untrusted): a value of JSON's types, or an error in words. Its text takes a twentieth of the value's memory."""
 
-    ok: bool
-    value: Any = None
+    text: str = ""
     error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value."""
+        return not self.error
+
+    @property
+    def value(self) -> Any:
+        """The value; None where there is none."""
+        return json.loads(self.text) if self.ok else None
 
 
 @functools.cache
@@ -57,6 +66,11 @@ def order(job: Job) -> Order:
     """What is sent inside."""
     content = {"code": job.code, "answer": job.answer, "names": job.names, "calls": json.loads(job.calls)}
     return Order(marshal.dumps(content), job.cpu, job.memory)
+
+
+def asking(job: Job) -> Asking:
+    """One order an answer."""
+    return read(job, (yield order(job)))
 
 
 def read(job: Job, ended: Ended) -> Checked:
@@ -84,12 +98,13 @@ def _value(line: str) -> Value:
     kind, _, text = line.partition(" ")
     if kind == "value":
         try:
-            return Value(True, json.loads(text))
+            json.loads(text)
         except (ValueError, RecursionError):
-            return Value(False, error="returned a value that cannot be read")
+            return Value(error="returned a value that cannot be read")
+        return Value(text)
     if kind == "raised":
         name, words = json.loads(text)
-        return Value(False, error=printable(f"raised {name}: {words}"))
+        return Value(error=printable(f"raised {name}: {words}"))
     if kind == "odd":
-        return Value(False, error=printable(f"returned a {json.loads(text)}, which is not plain data"))
+        return Value(error=printable(f"returned a {json.loads(text)}, which is not plain data"))
     raise ValueError

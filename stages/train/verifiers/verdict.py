@@ -41,8 +41,8 @@ class Checked:
     """Whether to keep this for equal jobs: not for what may end otherwise, nor for large results."""
     values: tuple[Any, ...] = ()
     """Python: what each call gave; OCaml: whether each assertion holds."""
-    errors: int = 0
-    """OCaml: items with a type error; 0 with the outcome `errors`: only the whole program has one."""
+    count: int = 0
+    """OCaml: cases of a row's tests; items with a type error, 0 with the outcome `errors`: only the whole program has one."""
     cpu: float = field(default=0.0, compare=False)
     """CPU seconds that the answer used."""
 
@@ -57,8 +57,10 @@ def stopped(ended: Ended, cpu: float) -> Checked | None:
     killed = ended.status & 127
     if killed in (signal.SIGPROF, signal.SIGXCPU) or ended.cpu > cpu + CPU_SLACK:
         return Checked("stopped", f"timeout: used more than {cpu:g} s of CPU time", keep=False, cpu=ended.cpu)
-    if ended.why == "wall" or killed == signal.SIGALRM:
+    if ended.why == "starved":
         return unknown("the verifier was starved")
+    if ended.why == "waited":
+        return Checked("stopped", "waits and does not answer", keep=False)
     if killed == signal.SIGKILL:
         return unknown("the answer's process was killed from outside or could not be set up")
     return Checked("stopped", "crashed", cpu=ended.cpu) if killed else None

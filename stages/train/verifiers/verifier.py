@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from stages.train.verifiers import sandbox
-from stages.train.verifiers.box import BATCH, Box, Ended, Order
+from stages.train.verifiers.box import BATCH, Asking, Box, Ended, Order
 from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verdict import Checked, VerifierFault, VerifierUnavailable, unknown
 
@@ -21,17 +20,28 @@ CACHED_JOBS = 4096
 J = TypeVar("J")
 
 
-class Verdicts(ABC, Generic[J]):
-    """Whatever gives verdicts. Thread-safe. Jobs are hashable: equal jobs are checked once, and verdicts that cannot change are kept."""
+class Verifier(Generic[J]):
+    """Runs jobs of one kind in boxes. Thread-safe. Equal jobs are checked once, and verdicts that cannot change are kept."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, program: Callable[[Tier], Program], asking: Callable[[J], Asking], tier: Tier | None = None, workers: int | None = None
+    ) -> None:
+        """`workers`: most boxes at a time, None = one a core."""
+        self._program, self._asking, self.tier, self._workers = program, asking, tier, workers or cores()
         self.forget()
         os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
         """Also in a fork of the process that used it: its processes are the parent's, and so are the threads that may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._kept: OrderedDict[J, Checked] = OrderedDict()
+        self.boxes: list[Box | None] = [None] * self._workers
+        self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
+
+    def close(self) -> None:
+        """End the boxes; the next job starts others."""
+        for place in range(self._workers):
+            self._drop(place)
 
     def run(self, jobs: Sequence[J]) -> list[Checked]:
         """One verdict a job, in order. Never raises for what the verifier cannot do: that is a verdict of its own, unknown."""
@@ -46,41 +56,15 @@ class Verdicts(ABC, Generic[J]):
                 self._kept.popitem(last=False)
             return [results[job] for job in jobs]
 
-    @abstractmethod
     def check(self, jobs: list[J]) -> dict[J, Checked]:
         """Verdicts of jobs that are not known yet, each once."""
-
-
-class Verifier(Verdicts[J]):
-    """Runs jobs of one kind in boxes."""
-
-    def __init__(
-        self,
-        program: Callable[[Tier], Program],
-        order: Callable[[J], Order | Checked],
-        read: Callable[[J, Ended], Checked],
-        tier: Tier | None = None,
-        workers: int | None = None,
-    ) -> None:
-        """`order` makes what is sent inside, or a verdict at once; `read` makes a verdict of what came back. `workers`: most boxes at a
-        time, None = one a core."""
-        self._program, self._order, self._read, self.tier, self._workers = program, order, read, tier, workers or cores()
-        super().__init__()
-
-    def forget(self) -> None:
-        super().forget()
-        self.boxes: list[Box | None] = [None] * self._workers
-        self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
-
-    def close(self) -> None:
-        """End the boxes; the next job starts others."""
-        for place in range(self._workers):
-            self._drop(place)
-
-    def check(self, jobs: list[J]) -> dict[J, Checked]:
-        asked = {job: self._order(job) for job in jobs}
-        results = {job: order for job, order in asked.items() if isinstance(order, Checked)}
-        orders = {job: order for job, order in asked.items() if isinstance(order, Order)}
+        results: dict[J, Checked] = {}
+        orders: dict[J, Order] = {}
+        for job in jobs:
+            try:
+                orders[job] = next(self._asking(job))
+            except StopIteration as done:
+                results[job] = done.value
         if not orders:
             return results
         try:
@@ -88,7 +72,7 @@ class Verifier(Verdicts[J]):
             program = self._program(tier)
         except VerifierUnavailable as error:
             return results | dict.fromkeys(orders, unknown(error.what))
-        batch = int(min(BATCH, program.uses))
+        batch = 1 if program.is_used_once else BATCH
         waiting, most = list(orders), max(order.memory for order in orders.values())
         workers = max(1, min(self._workers, -(-len(waiting) // batch), memory() // most))
 
@@ -116,16 +100,30 @@ class Verifier(Verdicts[J]):
         results = {job: unknown("the sandbox broke off") for part in parts for job in part}
         for number, part in enumerate(parts):
             box = self.boxes[place]
-            if box is None or not box.whole:
+            if box is None or not box.whole or program.is_used_once:
                 self._drop(place)
                 try:
                     box = self.boxes[place] = Box(program, tier)
                 except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
                     return results | {job: unknown(str(error)) for part in parts[number:] for job in part}
             for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):
-                results[job] = self._read(job, ended)
+                if (verdict := self._heard(job, box, ended)) is not None:
+                    results[job] = verdict
                 box.whole &= results[job].outcome != "unknown"  # perhaps this was meant for another job
         return results
+
+    def _heard(self, job: J, box: Box, ended: Ended) -> Checked | None:
+        """The verdict after the first order has ended and all that follow it; None where the box breaks off."""
+        asking = self._asking(job)
+        next(asking)
+        try:
+            while True:
+                results = box.ask([asking.send(ended)])
+                if not results:
+                    return None
+                ended = results[0]
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
 
     def _drop(self, place: int) -> None:
         box, self.boxes[place] = self.boxes[place], None

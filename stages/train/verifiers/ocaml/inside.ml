@@ -3,9 +3,10 @@
    it must be byte code.
 
    The answer of an order is "<bytes of the text before it>\n", that text, the answer; the rest is the tests. With tests, two processes
-   are forked: one has the answer and never the tests; the other has the tests, types the answer and never runs it, and judges. Each is
-   behind the filter before it reads a text. The judge writes the output: lines "<word> <rest>", then "end ". An order's line of standard
-   output is about the process that ran the answer; in place of a reason it may say `judge-<status>`, where the judge did not end well. *)
+   are forked: one has the answer and never the tests; the other has the tests, types the answer and never runs it, and judges. An order
+   without an answer counts the cases of its rest, "<bytes>\n", the text before an answer, the tests. Each process is behind the filter
+   before it reads a text. The judge writes the output: lines "<word> <rest>", then "end ". An order's line of standard output is about the
+   process that ran the answer; in place of a reason it may say `judge-<status>`, where the judge did not end well. *)
 
 external give_up : int -> int = "octavo_give_up"
 external pread : int -> int -> int -> string = "octavo_pread"
@@ -33,7 +34,7 @@ let input_order () =
 
 (* ---- frames between the two processes of an answer: four bytes of length, then the content ---- *)
 
-let frame_bytes = 1 lsl 22
+let frame_bytes = 1 lsl 24
 
 let read_frame fd =
   let rec fill bytes start left =
@@ -78,7 +79,14 @@ let said = function
 
 (* ---- an answer ---- *)
 
-type order = { contents : int; offset : int; answer : int; rest : int; output : int; cpu : float; memory : int; wall : float }
+type order = { contents : int; offset : int; answer : int; rest : int; output : int; cpu : float; memory : int }
+type tell = string -> string -> unit
+
+type work = {
+  judged : string -> string -> string -> tell -> unit; (* text before, answer, tests *)
+  counted : string -> string -> tell -> unit; (* text before, tests *)
+  running : string * string -> Unix.file_descr -> Unix.file_descr -> unit; (* texts, requests, replies *)
+}
 
 let limits_seconds order = int_of_float (ceil (order.cpu +. 0.1))
 
@@ -91,7 +99,6 @@ let forked order null filter_program kept read work =
          let texts = read () in
          if confine null kept (limits_seconds order) order.memory <> 0 then failwith "limits";
          ignore (Unix.setitimer Unix.ITIMER_PROF { it_value = order.cpu; it_interval = 0. });
-         ignore (Unix.setitimer Unix.ITIMER_REAL { it_value = order.wall; it_interval = 0. });
          if filter filter_program <> 0 then failwith "filter";
          texts
        with
@@ -105,7 +112,7 @@ let waited child =
   let used = Unix.times () in
   let _, status = Unix.waitpid [] child in
   let after = Unix.times () in
-  let signals = [ (Sys.sigprof, 27); (Sys.sigxcpu, 24); (Sys.sigkill, 9); (Sys.sigalrm, 14) ] in
+  let signals = [ (Sys.sigprof, 27); (Sys.sigxcpu, 24); (Sys.sigkill, 9) ] in
   let code =
     match status with
     | WEXITED code -> code lsl 8
@@ -119,38 +126,42 @@ let texts_of content =
   let size = int_of_string (String.sub content 0 line) in
   (String.sub content (line + 1) size, String.sub content (line + 1 + size) (String.length content - line - 1 - size))
 
-let judge_answer judged order null filter_program others =
-  let read () =
-    let before, answer = texts_of (pread order.contents order.answer order.offset) in
-    (before, answer, if order.rest = 0 then "" else pread order.contents order.rest (order.offset + order.answer))
-  in
-  forked order null filter_program (order.output :: others) read (fun (before, answer, tests) ->
+(* Fork a process with the output and [others] that reads texts and tells of them. *)
+let judge order null filter_program others read work =
+  forked order null filter_program (order.output :: others) read (fun texts ->
       Sys.set_signal Sys.sigpipe Sys.Signal_ignore; (* the other process may have ended *)
       let lines = Buffer.create 256 in
-      judged before answer tests (fun word rest -> Buffer.add_string lines (word ^ " " ^ rest ^ "\n"));
+      work texts (fun word rest -> Buffer.add_string lines (word ^ " " ^ rest ^ "\n"));
       let text = Buffer.contents lines ^ "end \n" in
       write_all (descriptor 3) text 0 (String.length text))
 
-(* One line about an order. [running] is the work of the process that runs the answer: texts, requests, replies. *)
-let served judged running null filter_program order =
-  if order.rest = 0 then
-    let status, seconds = waited (judge_answer judged order null filter_program []) in
+(* One line about an order. *)
+let served work null filter_program order =
+  let answer () = texts_of (pread order.contents order.answer order.offset) in
+  let rest () = if order.rest = 0 then "" else pread order.contents order.rest (order.offset + order.answer) in
+  let judge_answer others =
+    judge order null filter_program others (fun () -> (answer (), rest ())) (fun ((before, answer), tests) -> work.judged before answer tests)
+  in
+  if order.answer = 0 || order.rest = 0 then begin
+    let count () = judge order null filter_program [] (fun () -> texts_of (rest ())) (fun (before, tests) -> work.counted before tests) in
+    let status, seconds = waited (if order.answer = 0 then count () else judge_answer []) in
     Printf.sprintf "%d %.4f -\n" status seconds
+  end
   else begin
     let requests, request = Unix.pipe ~cloexec:false () in
     let replies, reply = Unix.pipe ~cloexec:false () in
-    let read () = texts_of (pread order.contents order.answer order.offset) in
     let runner =
-      forked order null filter_program [ number requests; number reply ] read (fun texts -> running texts (descriptor 3) (descriptor 4))
+      forked order null filter_program [ number requests; number reply ] answer (fun texts ->
+          work.running texts (descriptor 3) (descriptor 4))
     in
-    let judge = judge_answer judged order null filter_program [ number request; number replies ] in
+    let judge = judge_answer [ number request; number replies ] in
     List.iter Unix.close [ requests; request; replies; reply ];
     let judge_status, _ = waited judge in
     let status, seconds = waited runner in
     Printf.sprintf "%d %.4f %s\n" status seconds (if judge_status = 0 then "-" else Printf.sprintf "judge-%d" judge_status)
   end
 
-(* Load, lock up, serve. [prepare] loads what answers need, and gives what judges them and what runs them. *)
+(* Load, lock up, serve. [prepare] loads what answers need, and gives the work. *)
 let run prepare =
   let uid, contents, filter_size, output_bytes = Scanf.sscanf (input_order ()) "%d %d %d %d" (fun a b c d -> (a, b, c, d)) in
   let filter_program = pread contents filter_size 0 in
@@ -163,7 +174,7 @@ let run prepare =
   Location.formatter_for_warnings := nowhere;
   ignore (Warnings.parse_options false "-a");
   Compmisc.init_path ();
-  let judged, running = prepare () in
+  let work = prepare () in
   Load_path.reset ();
   let null = Unix.openfile "/dev/null" [ Unix.O_RDWR ] 0 in
   Unix.chdir "/";
@@ -184,10 +195,10 @@ let run prepare =
   try
     while true do
       let order =
-        Scanf.sscanf (input_order ()) "%d %d %d %d %d %d %d" (fun offset answer rest output cpu memory wall ->
-            { contents; offset; answer; rest; output; memory; cpu = float cpu /. 1000.; wall = float wall /. 1000. })
+        Scanf.sscanf (input_order ()) "%d %d %d %d %d %d" (fun offset answer rest output cpu memory ->
+            { contents; offset; answer; rest; output; memory; cpu = float cpu /. 1000. })
       in
-      print_string (served judged running null filter_program order);
+      print_string (served work null filter_program order);
       flush stdout
     done
   with End_of_file -> ()

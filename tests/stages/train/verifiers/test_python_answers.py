@@ -17,7 +17,7 @@ import pytest
 
 from stages.train.rewards.python_tests import same
 from stages.train.verifiers import box, inside, python_answers
-from stages.train.verifiers.box import Box, Ended, memory_used
+from stages.train.verifiers.box import Activity, Box, Ended, members, memory_used
 from stages.train.verifiers.python_answers import Job, read
 from stages.train.verifiers.verdict import printable
 
@@ -155,7 +155,7 @@ def test_equal_jobs_run_once_and_are_kept(tier, fresh, monkeypatch):
 @pytest.mark.parametrize(
     ("ended", "outcome", "reason"),
     [
-        (Ended(0, 0.01, "wall", b"n"), "unknown", "the verifier was starved"),
+        (Ended(0, 0.01, "starved", b"n"), "unknown", "the verifier was starved"), (Ended(0, 0.01, "waited", b"n"), "stopped", "waits"),
         (Ended(9, 0.01, "", b"n"), "unknown", "the answer's process was killed from outside"),
         (Ended(256, 0.1, "", b"value 1"), "stopped", "ended without a result"), (Ended(9, 1.5, "", b"n"), "stopped", "timeout"),
         (Ended(27, 0.99, "", b"n"), "stopped", "timeout"), (Ended(0, 1.5, "", b"value 1"), "stopped", "timeout"),
@@ -169,7 +169,7 @@ def test_equal_jobs_run_once_and_are_kept(tier, fresh, monkeypatch):
 def test_reading_what_an_answer_wrote(ended, outcome, reason):
     verdict = read(function("", []), ended)
     assert verdict.outcome == outcome and verdict.reason.startswith(reason)
-    assert verdict.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith("timeout")))
+    assert verdict.keep == (outcome == "values" or (outcome == "stopped" and not reason.startswith(("timeout", "waits"))))
 
 
 def test_untrusted_words_are_short_printable_utf8():
@@ -189,19 +189,30 @@ def test_the_cpu_limit_is_not_a_wall_limit(pool):
     assert verdict.outcome == "values"
 
 
-def test_starvation_and_memory_are_told_from_a_time_out(tier, monkeypatch):
-    """The wall limit comes before the CPU limit only when the process did not get its share."""
+def test_starvation_waiting_and_memory_are_told_from_a_time_out(tier, monkeypatch):
+    """The wall limit comes before the CPU limit only when the process did not get its share; the kernel says whether it wanted one."""
     loop, greedy = function("while True: pass", [], cpu=5.0), function("held = b'x' * (200 << 20)\nwhile True: pass", [], cpu=5.0)
-    held = Box(python_answers.program(tier), tier)
-    (timed,) = held.ask([python_answers.order(replace(loop, cpu=0.1))])
+
+    def asked(job, stop="", **changes):
+        held = Box(python_answers.program(tier), tier)
+        stopping = (
+            threading.Timer(0.5, lambda: [getattr(child, stop)() for child in members(held.pid)]) if stop else threading.Timer(0, int)
+        )
+        stopping.start()
+        (ended,) = held.ask([replace(python_answers.order(job), **changes)])
+        assert held.whole == (ended.why == "")
+        held.close()
+        assert memory_used(held.pid) == 0
+        return ended
+
+    timed = asked(replace(loop, cpu=0.1))
     assert timed.why == "" and timed.status & 127 == signal.SIGPROF
+    assert asked(greedy, resident=100 << 20).why == "memory", "as the host ends Lean, which no limit of the kernel can"
     with monkeypatch.context() as patch:
-        patch.setattr(box.Order, "wall", 0.2)
-        (starved,) = held.ask([python_answers.order(loop)])
-    assert starved.why == "wall" and read(loop, starved).outcome == "unknown"
-    (ended,) = held.ask([replace(python_answers.order(greedy), resident=100 << 20)])
-    held.close()
-    assert (ended.why, held.whole, memory_used(held.pid)) == ("memory", False, 0), "as the host ends Lean, which no limit of the kernel can"
+        patch.setattr(box.Order, "wall", 1.5)
+        assert read(loop, asked(loop, "suspend")).outcome == "unknown", "someone else has stopped it"
+    assert Activity(frozenset("SR"), ((1, 10**9), (1, 0))).is_starved(2.0) and not Activity(frozenset("SR"), ((1, 10**8),)).is_starved(2.0)
+    assert Activity().is_starved(1.0) and not Activity().is_asleep, "a kernel that does not count"
 
 
 def test_many_jobs_on_several_boxes_come_back_in_order(fresh, tier):
@@ -277,7 +288,7 @@ import sys, time
 sys.path.insert(0, {root!r})
 from stages.train.verifiers import python_answers as python
 from stages.train.verifiers.verifier import Verifier
-verifier = Verifier(python.program, python.order, python.read, {tier!r})
+verifier = Verifier(python.program, python.asking, {tier!r})
 (ran,) = verifier.run([python.Job("x", "expression", ("x",), "[[1]]", 1.0, 512 * 2**20)])
 print(verifier.boxes[0].pid, ran.values[0].value, flush=True)
 time.sleep({seconds})

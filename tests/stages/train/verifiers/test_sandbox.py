@@ -138,13 +138,13 @@ from stages.train.verifiers.lean_text import Job
 from stages.train.verifiers.verifier import Verifier
 results = [os.getuid(), sandbox.tier()]
 for tier in dict.fromkeys([sandbox.tier(), "seccomp"]):
-    verifier = Verifier(python.program, python.order, python.read, tier)
+    verifier = Verifier(python.program, python.asking, tier)
     (ran,) = verifier.run([python.Job("def f(x): return x * x", "function", ("f",), "[[7]]", 1.0, 512 * 2**20)])
     results.append([sandbox.holes(tier), [value.value for value in ran.values], ran.reason])
 if {compilers}:
     core, swap = open({core!r}).read().rstrip(), "theorem swap (a b : Prop) (h : And a b) : And b a"
     proofs = [Job(core, swap, proof, "proof", (), 20.0, 2**32) for proof in ("⟨h.2, h.1⟩", "h")]
-    results.append([result.outcome for result in lean.programs(lean_setup.installation()).run(proofs)])
+    results.append([result.outcome for result in lean.Proofs(lean_setup.installation()).run(proofs)])
     answers = ["let f x = x + 1", "let f x = x", "let f x = x ^ 1"]
     for tests in ("let () = assert (f 1 = 2)", ""):
         jobs = [ocaml.Job("", answer, tests, 20.0, 2**29) for answer in answers]
