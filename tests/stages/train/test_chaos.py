@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from forked import begin
 from random_model import finish, random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
@@ -102,32 +103,40 @@ def test_one_of_two_processes_is_killed(tmp_path):
 @pytest.mark.parametrize("case", [name if name == "grpo" else pytest.param(name, marks=needs_minutes) for name in CASES])
 def test_kills_at_any_moment_change_no_number(case, tmp_path):
     settings, processes = CASES[case]
-    algorithm = settings.algorithm
     base = random_model(tmp_path / "base")
     for name in ("killed", "whole"):
         (tmp_path / name).mkdir()
     whole, run = (run_folder(tmp_path / name, base, settings, processes, DEVICE) for name in ("whole", "killed"))
-    finish(algorithm, tmp_path / "whole")
+
+    def start(name):
+        return begin(settings.algorithm, tmp_path / name, "forkserver" if DEVICE == "cpu" and processes == 1 else "spawn")
+
+    def finish(name):
+        process = start(name)
+        process.join(900)
+        assert process.exitcode == 0, (tmp_path / name / "output.txt").read_text()
+
+    finish("whole")
     expected, chance, killed, resumed, at = left(whole), random.Random(7), 0, 0, dict.fromkeys(MOMENTS, 0)
     folder = tmp_path / "killed"
     while killed < KILLS:
         moment = MOMENTS[killed % 4]
         before = sum(path.read_bytes().count(b"\n") for path in folder.glob(".cache/checkpoints/*/history.jsonl"))
-        process = start(algorithm, folder)
-        while process.poll() is None and not reached(folder, moment, before):
+        process = start("killed")
+        while process.exitcode is None and not reached(folder, moment, before):
             time.sleep(0.001)
-        time.sleep(chance.uniform(0.0, 6.0 if moment == "start" else 0.05))
-        if process.poll() is None:
+        time.sleep(chance.uniform(0.0, 1.0 if moment == "start" else 0.05))
+        if process.exitcode is None:
             process.kill()
             killed, at = killed + 1, at | {moment: at[moment] + 1}
-        _output, _ = process.communicate()
+        process.join()
         attempts = read_attempts(run.attempts)
         resumed += bool(attempts) and attempts[-1].started.resumed_from is not None
         if run.outcome.exists() and attempts[-1].state == "finished":
             assert left(run) == expected
             run.attempts.unlink()
             run.outcome.unlink()
-    finish(algorithm, folder)
+    finish("killed")
     assert left(run) == expected
     attempts = read_attempts(run.attempts)
     assert {attempt.state for attempt in attempts} <= {"killed", "finished"}
