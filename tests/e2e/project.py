@@ -40,7 +40,7 @@ train:
   num_generations: 4
   max_completion_length: 12
   save_steps: 2
-seeds: [1, 2]
+seeds: [1, 2, 3]
 rewards:
   shaped:
     gates:
@@ -69,7 +69,7 @@ claims:
     contrast: {condition: shaped, against: zero}
     statistic: final
     above: 0.05
-    needs: {seeds: 2, health: included}
+    needs: {seeds: 3, health: included}
 resources: {gpus: 0}
 """
 

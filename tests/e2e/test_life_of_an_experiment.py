@@ -14,7 +14,7 @@ from stages.contracts.attempt import Outcome
 from stages.contracts.finding import Findings
 
 pytestmark = pytest.mark.e2e
-ONCE = {f"{condition}-s{seed}": 1 for condition in ("shaped", "zero") for seed in (1, 2)}
+ONCE = {f"{condition}-s{seed}": 1 for condition in ("shaped", "zero") for seed in (1, 2, 3)}
 
 
 def test_the_first_repro_makes_everything_from_model_to_site(built):
@@ -46,7 +46,7 @@ def test_a_second_repro_runs_nothing_and_words_retrain_nothing_and_reach_the_pag
 
 def test_a_changed_condition_trains_again_a_new_seed_adds_its_runs_and_a_killed_run_resumes(project):
     project.edit("shaped: {reward: shaped, role: treatment}", "shaped: {reward: shaped, role: treatment, train: {max_steps: 20}}")
-    project.edit("seeds: [1, 2]", "seeds: [1, 2, 3]")
+    project.edit("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]")
     project.octavo("compile")
     command, quiet = [sys.executable, "-m", "dvc", "repro", "train-shaped-s1"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     dvc = subprocess.Popen(command, cwd=project.experiment.root, env=project.environment(), start_new_session=True, **quiet)
@@ -60,7 +60,7 @@ def test_a_changed_condition_trains_again_a_new_seed_adds_its_runs_and_a_killed_
     killed = project.attempts("shaped-s1")[-1]
     assert killed.state == "killed" and len(project.attempts("shaped-s1")) == 2
     project.repro()
-    assert project.counts() == {**ONCE, "shaped-s1": 3, "shaped-s2": 2, "shaped-s3": 1, "zero-s3": 1}
+    assert project.counts() == {**ONCE, "shaped-s1": 3, "shaped-s2": 2, "shaped-s3": 2, "shaped-s4": 1, "zero-s4": 1}
     last = project.attempts("shaped-s1")[-1]
     assert last.state == "finished" and last.started.resumed_from >= 2
     assert read(Outcome, project.run("shaped-s1").outcome).steps_done == 20
@@ -84,7 +84,7 @@ def kill_when_checkpointed(project, dvc):
 
 def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
     diverging = "  diverging: {reward: shaped, role: control, train: {learning_rate: 1.0e+30}}\n"
-    project.edit("  zero: {reward: {constant: 0.0}, ", diverging + "  zero: {train: {max_steps: 3}, reward: {constant: 0.0}, ")
+    project.edit("  zero: {reward: {constant: 0.0}, ", diverging + "  zero: {reward: {constant: 0.0}, ")
     project.octavo("compile")
     output = project.repro("--keep-going", ok=False)
     assert "diverging-s1" in output
@@ -95,8 +95,7 @@ def test_a_failing_run_stops_no_sibling_and_the_page_shows_the_hole(project):
     assert "diverging" in (project.root / "build/site/experiments/small/index.html").read_text()
     output = project.repro("runs/small/dvc.yaml:train-diverging-s1")  # the next repro tries a failed run again; alike twice is given up
     assert "attempt 2 failed (nonfinite)" in output
-    again = {"zero-s1": 2, "zero-s2": 2, "diverging-s1": 2, "diverging-s2": 1}
-    assert project.counts() == {**ONCE, **again}
+    assert project.counts() == {**ONCE, "diverging-s1": 2, "diverging-s2": 1, "diverging-s3": 1}
 
 
 def test_a_spec_error_writes_nothing(project):

@@ -109,7 +109,7 @@ def test_one_value_in_a_history_is_named_with_what_rests_on_it(project):
 def test_adapter_lock_card_and_ledger_are_named_apart(project):
     """A byte, a line, a threshold and a step. The lock's record of the changed card is named too."""
     adapter, card = "runs/small/zero-s1/adapter/adapter_model.safetensors", "runs/small/analysis/conclude.card.json"
-    ledger, data = "runs/small/zero-s2/attempts.jsonl", "data/quickstart/train.jsonl"
+    ledger, data = "runs/small/zero-s3/attempts.jsonl", "data/quickstart/train.jsonl"
     change(project, adapter, lambda old: old[:-3] + bytes([old[-3] ^ 1]) + old[-2:])
     change(project, card, lambda old: old.replace(b'"above": 0.05', b'"above": 0.06'))
     change(project, ledger, lambda old: re.sub(rb'("last_step": ?)4', rb"\g<1>3", old))
