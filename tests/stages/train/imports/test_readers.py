@@ -14,7 +14,7 @@ from stages.contracts.attempt import Started
 from stages.contracts.import_card import SNAPSHOT, ColumnCard, ImportCard, ReadCard, SourceCard
 from stages.train.imports.binary import read_tensorboard, read_wandb_file
 from stages.train.imports.files import read_run
-from stages.train.imports.log import Log, NoNumber, Unreadable, load_json, number, whole
+from stages.train.imports.log import Log, NoNumber, Unreadable, number, whole
 from stages.train.imports.readers import read_jsonl, read_snapshot, read_text, read_trainer_state
 from stages.train.imports.summary import read_summary
 
@@ -32,17 +32,8 @@ def steps(log: Log) -> list[object]:
     return list(log.logged(log.index))
 
 
-def test_bare_nan_in_json_is_not_finite_and_text_of_that_name_is_left_alone():
-    text = b'{"a": NaN,\n "b": [1, -Infinity\n], "c": "x: NaN,", "d": Infinity}'
-    assert load_json(text) == {"a": math.inf, "b": [1, math.inf], "c": "x: NaN,", "d": math.inf}
-    for broken in (b"{", b"[" * 100_000, b'"\xe9"'):
-        with pytest.raises(ValueError):
-            load_json(broken)
-
-
 def test_cells_keep_their_states_apart():
-    assert [number(cell) for cell in (1, 2.5, True, "3", None, "null")] == [1.0, 2.5, 1.0, 3.0, None, None]
-    assert number("NaN") == math.inf and number("-inf") == -math.inf
+    assert number("NaN") == math.inf and number("-inf") == -math.inf and number(" ") is None
     with pytest.raises(NoNumber):
         number("warm")
     assert whole(3.0) == 3 and whole("4") == 4 and whole(None) is None
@@ -87,9 +78,6 @@ def test_jsonl_reads_up_to_a_torn_line_and_refuses_a_broken_one(tmp_path):
     assert log.cut == "line 4 is torn" and pairs(log, "list") == [(1, "a list of 1")]
     path.write_bytes(b'{"step": 1}\n{"st\n{"step": 3}\n')
     with pytest.raises(Unreadable, match="line 2"):
-        read_jsonl(path)
-    path.write_bytes(b"3\n")
-    with pytest.raises(Unreadable, match="not a JSON object"):
         read_jsonl(path)
 
 
@@ -237,9 +225,7 @@ def test_tensorboard_against_its_own_reader(tmp_path):
         assert pairs(log, tag) == right
     assert pairs(log, "new/style") == [(step, float(step)) for step in range(0, 400, 2)]
     assert sorted(log.columns) == ["new/style", "train/kl", "train/loss"] and not log.cut
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-10])
-    assert "torn" in read_tensorboard(path).cut
+    path = tmp_path / "events.out.tfevents.1"
     path.write_bytes(b"no events at all, only text")
     with pytest.raises(Unreadable, match="is no event file"):
         read_tensorboard(path)
