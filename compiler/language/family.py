@@ -129,17 +129,15 @@ def _way(root: Node, parts: list[str]) -> tuple[list[str | int], list[str]]:
     """
     keys: list[str | int] = []
     while parts:
-        value, step = _down(root, keys).value, list[str | int]()
-        count = 1
-        if isinstance(value, dict):
-            count = next((count for count in range(len(parts), 0, -1) if ".".join(parts[:count]) in value), 0)
-            step = [".".join(parts[:count])] if count else []
-        elif isinstance(value, list):
-            indexes = (index for index, entry in enumerate(value) if isinstance(entry.value, dict) and list(entry.value) == parts[:1])
-            step = [index, parts[0]] if (index := next(indexes, None)) is not None else []
-        if not step:
+        value = _down(root, keys).value
+        entries = enumerate(value) if isinstance(value, list) else ()
+        gates = {name: index for index, entry in entries if isinstance(entry.value, dict) and len(entry.value) == 1 for name in entry.value}
+        names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        name = next((name for name in names if name in (value if isinstance(value, dict) else gates)), None)
+        if name is None:
             break
-        keys, parts = [*keys, *step], parts[count:]
+        keys += [gates[name], name] if gates else [name]
+        parts = parts[name.count(".") + 1 :]
     return keys, parts
 
 
