@@ -10,7 +10,7 @@ from compiler.document.layers import Read, overlay
 from compiler.document.node import Document, Node
 from compiler.document.validate import secrets, validated
 from compiler.language.algorithms import COMMAND, train_settings
-from compiler.language.family import Member, member
+from compiler.language.family import member
 from compiler.language.outside import CommandSpec, ImportedSpec
 from compiler.language.rewards import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
@@ -57,21 +57,18 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
     problems = [*secrets(document.root), *_family_keys(document.root), *_profile_keys(document.root)]
     try:
         family = member(document, stem, read)
-        parent = None if family.parent is None else _built(family.parent, None, [])
+        above = family.parent
+        parent = None if above is None else Experiment(above.stem, None, _spec(above.root), above.root, above.document)
     except Rejected as rejected:
         raise Rejected([*rejected.diagnostics, *problems], rejected.sources) from None
-    proper = _built(family, parent, problems)
+    proper = Experiment(stem, None, _spec(family.root, problems), family.root, document, parent)
     if profile is None:
         return proper
     over = proper.root.get("profiles", profile)
     if over is None:
         raise Rejected([_no_profile(proper, profile)])
     root = overlay(Node({key: node for key, node in proper.root.value.items() if key != "profiles"}, proper.root.place), over, "profile")
-    kind, root, refused = _kind(root)
-    spec, problems = validated(kind, root)
-    if spec is None or refused:
-        raise Rejected([*refused, *problems, *_deeper(root)])
-    return Experiment(stem, profile, spec, root, document, parent, proper)
+    return Experiment(stem, profile, _spec(root), root, document, parent, proper)
 
 
 def profiles(document: Document, stem: str, read: Read) -> list[str]:
@@ -81,13 +78,14 @@ def profiles(document: Document, stem: str, read: Read) -> list[str]:
     return names if len(names) <= MAX_PROFILES else []
 
 
-def _built(family: Member, parent: Experiment | None, earlier: list[Diagnostic]) -> Experiment:
-    """An experiment without a profile. Raises Rejected, with the problems that were seen earlier."""
-    kind, root, refused = _kind(family.root)
-    spec, problems = validated(kind, root)
-    if spec is None or earlier or refused:
-        raise Rejected([*earlier, *refused, *problems, *_deeper(root)])
-    return Experiment(family.stem, None, spec, family.root, family.document, parent)
+def _spec(root: Node, earlier: Iterable[Diagnostic] = ()) -> Spec:
+    """The spec as a model. Raises Rejected, with the problems that were seen earlier."""
+    kind, kept, refused = _kind(root)
+    spec, problems = validated(kind, kept)
+    wrong = [*earlier, *refused]
+    if spec is None or wrong:
+        raise Rejected([*wrong, *problems, *_deeper(kept)])
+    return spec
 
 
 def _kind(root: Node) -> tuple[type[Spec], Node, list[Diagnostic]]:

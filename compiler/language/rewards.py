@@ -133,8 +133,7 @@ def gate_use(entry: Node, where: str) -> tuple[GateUse | None, list[Diagnostic]]
     own, _ = validated(Gate, node)
     if value is None or own is None:  # the model of the spec says why
         return None, problems
-    card = reward.Gate(name=name, settings=value.model_dump(mode="json"), **{key: getattr(own, key) for key in OWN_KEYS})
-    return GateUse(card, node), []
+    return GateUse(reward.Gate(name=name, settings=value.model_dump(mode="json"), **own.model_dump(include={*OWN_KEYS})), node), []
 
 
 def shorthand(kind: str, node: Node, **settings: Any) -> GateUse:
