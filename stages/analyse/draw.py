@@ -56,6 +56,7 @@ class Experiment:
         self.findings = {finding.id: finding for finding in read(Findings, folder.findings).findings}
         self.source = Source(path=folder.findings.as_posix(), sha256=file_digest(folder.findings))
         self.last_step = max((run.target_steps for run in card.runs), default=1)
+        self.points = min(POINTS, ALL_POINTS // max(1, len(card.runs)))
         self.sources: list[Source] = []
         self.marks: dict[str, list[Mark]] = {name: [] for name in card.curves}
         self.cells: dict[str, list[pd.DataFrame]] = {name: [] for name in card.curves}
@@ -64,34 +65,33 @@ class Experiment:
         conditions = {condition.name: condition for condition in card.conditions}
         for ref in card.runs:
             place = folder.run(ref.name)
-            run = read_run(place, ref, conditions[ref.condition])
-            self._add(run, ref.seed, read_if_there(Health, place.health))
+            run, health = read_run(place, ref, conditions[ref.condition]), read_if_there(Health, place.health)
+            self.last_step = max(self.last_step, run.last_step)
+            if run.card_id is not None:
+                self.sources.append(Source(path=place.history.as_posix(), sha256=file_digest(place.history), attempt=run.attempt))
+            marks, included = _marks(run, health), health is not None and health.included
+            for name in card.curves:
+                self.marks[name] += [mark for metric_, mark in marks if metric_ in ("", name)]
+                self._add(name, run, ref.seed, included=included)
 
-    def _add(self, run: Run, seed: int, health: Health | None) -> None:
-        self.last_step = max(self.last_step, run.last_step)
-        if run.card_id is not None:
-            self.sources.append(Source(path=run.path.as_posix(), sha256=file_digest(run.path), attempt=run.attempt))
-        marks, included = _marks(run, health), health is not None and health.included
-        for name in self.card.curves:
-            self.marks[name] += [mark for metric_, mark in marks if metric_ in ("", name)]
-            cells = run.logged(name)
-            if cells.empty:
-                continue
-            drawn = cells[np.isfinite(cells) & ~cells.index.isin(run.bad_steps)]
-            if included and len(drawn):
-                self.whole.setdefault((name, run.condition), []).append(drawn)
-            kept = thinned(drawn, self.points).index
-            cells = cells if len(cells) <= self.points else cells[kept]
-            finite = np.isfinite(cells)
-            counting = run.counting(cells[finite]).index
-            own = {"condition": run.condition, "run": run.name, "seed": seed, "step": cells.index, "value": cells.where(finite).to_numpy()}
-            own |= {"state": np.select([cells == NOT_FINITE, cells == NULL], ["nonfinite", "null"], "value")}
-            own |= {"counts": np.where(cells.index.isin(counting) & included, "true", "false")}
-            self.cells[name].append(pd.DataFrame(own | {"included": included, "drawn": cells.index.isin(kept)}))
+    def _add(self, name: str, run: Run, seed: int, *, included: bool) -> None:
+        cells = run.logged(name)
+        if cells.empty:
+            return
+        drawn = cells[np.isfinite(cells) & ~cells.index.isin(run.bad_steps)]
+        if included and len(drawn):
+            self.whole.setdefault((name, run.condition), []).append(drawn)
+        kept = thinned(drawn, self.points).index
+        cells = cells if len(cells) <= self.points else cells[kept]
+        finite = np.isfinite(cells)
+        own = {"condition": run.condition, "run": run.name, "seed": seed, "step": cells.index, "value": cells.where(finite).to_numpy()}
+        own |= {"state": np.select([cells == NOT_FINITE, cells == NULL], ["nonfinite", "null"], "value")}
+        own |= {"counts": np.where(cells.index.isin(run.counting(cells[finite]).index) & included, "true", "false")}
+        self.cells[name].append(pd.DataFrame(own | {"included": included, "drawn": cells.index.isin(kept)}))
 
-    @property
-    def points(self) -> int:
-        return min(POINTS, ALL_POINTS // max(1, len(self.card.runs)))
+    def known(self, *ids: str) -> list[Finding]:
+        """Those of the findings that there are."""
+        return [self.findings[id_] for id_ in ids if id_ in self.findings]
 
 
 def _marks(run: Run, health: Health | None) -> list[tuple[str, Mark]]:
@@ -107,10 +107,7 @@ def _marks(run: Run, health: Health | None) -> list[tuple[str, Mark]]:
     for signal in (signal for detection in (health.detections if health else ()) for signal in detection.signals):
         if signal.detector == "collapse" and signal.severity != "info" and signal.onset:
             spans.append((signal.metric, "collapse", signal.onset, signal.onset, f"collapse from step {signal.onset}"))
-    return [
-        (metric, Mark(run=run.name, kind=kind, first=first, last=last, says=f"{run.name}: {says}"))
-        for metric, kind, first, last, says in spans
-    ]
+    return [(name, Mark(run=run.name, kind=kind, first=a, last=b, says=f"{run.name}: {says}")) for name, kind, a, b, says in spans]
 
 
 def draw(folder: Path) -> None:
@@ -140,92 +137,72 @@ def thinned(values: pd.Series, points: int) -> pd.Series:
 def _curves(experiment: Experiment) -> Iterator[_Drawing]:
     for name in experiment.card.curves:
         meaning, text = metric(name), metric_title(name)
-        unit = meaning.unit if meaning else ""
+        unit, share = (meaning.unit, meaning.share) if meaning else ("", False)
         means = []
         for condition in experiment.colours:
-            runs = experiment.whole.get((name, condition))
-            if runs:
+            if runs := experiment.whole.get((name, condition)):
                 mean = thinned(pd.concat(runs, axis=1, join="inner").sort_index().mean(axis=1), experiment.points)
                 own = {"condition": condition, "run": "mean", "step": mean.index, "value": mean.to_numpy(), "state": "value"}
                 means.append(pd.DataFrame(own | {"counts": "true", "included": True, "drawn": True}))
         columns = ["metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts"]
         table = pd.concat([*experiment.cells[name], *means, pd.DataFrame(columns=[*columns, "included", "drawn"])])
         table = table.assign(metric=name, unit=unit).astype({"seed": "Int64", "drawn": bool, "included": bool})
-        finals = [experiment.findings[id_] for c in experiment.colours if (id_ := f"{c}/{name}/final") in experiment.findings]
+        finals = experiment.known(*(f"{condition}/{name}/final" for condition in experiment.colours))
         values = ", ".join(f"{finding.subject} {picture.number(finding.value)}" for finding in finals if finding.value is not None)
-        ending = f"In the final window: {values}." if values else "" if len(table) else "It was not logged."
-        title = text[:1].upper() + text[1:]
-        soft = [name if name != text else "", unit if unit not in (name, "share", "norm") else ""]
+        ending = f" In the final window: {values}." if values else "" if len(table) else " It was not logged."
         figure = Figure(
             name=f"curves-{name}",
-            title=title,
+            title=text[:1].upper() + text[1:],
             caption=_CURVES,
-            alternative=f"Line chart of {text} over training steps. {ending}".strip(),
+            alternative=f"Line chart of {text} over training steps.{ending}",
             findings=tuple(finding.id for finding in finals),
             sources=tuple(experiment.sources),
             marks=tuple(experiment.marks[name]),
         )
-        canvas = plots.curve(
-            title,
-            " \u00b7 ".join(filter(None, soft)),
-            table[table["drawn"]],
-            experiment.colours,
-            figure.marks,
-            experiment.last_step,
-            share=bool(meaning and meaning.share),
-        )
-        yield figure, canvas, table[columns]
+        soft = " \u00b7 ".join(filter(None, [name if name != text else "", unit if unit not in (name, "share", "norm") else ""]))
+        lines = table[table["drawn"]]
+        yield figure, plots.curve(figure, soft, lines, experiment.colours, experiment.last_step, share=share), table[columns]
 
 
 def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
     for score in experiment.card.evaluation:
-        ids = [f"{subject}/evaluation.{score}.pass_share/final" for subject in ("untrained", *experiment.colours)]
-        findings = [experiment.findings[id_] for id_ in ids if id_ in experiment.findings]
-        findings = [finding for finding in findings if finding.subject != "untrained" or finding.value is not None]
-        values = ", ".join(f"{finding.subject} {_words(finding)}" for finding in findings if finding.value is not None)
+        known = experiment.known(*(f"{own}/evaluation.{score}.pass_share/final" for own in ("untrained", *experiment.colours)))
+        findings = [finding for finding in known if finding.subject != "untrained" or finding.value is not None]
+        rows: list[tuple[Any, ...]] = []
+        words = []
+        for finding in findings:
+            ends, untrained = (finding.value, finding.low, finding.high), finding.subject == "untrained"
+            subject = (None, "untrained", None) if untrained else (finding.subject, "mean", None)
+            rows.append((*subject, *ends, None if untrained else "true", finding.method))
+            for seed in finding.seeds:
+                rows.append((finding.subject, seed.run, seed.seed, seed.value, None, None, str(seed.included).lower(), seed.why or None))
+            value, *interval = (picture.share(end) for end in ends if end is not None) if finding.value is not None else ("",)
+            if value:
+                words.append(f"{finding.subject} {value}" + (f" (interval {' to '.join(interval)})" if interval else ""))
         figure = Figure(
             name=f"evaluation-{score}",
             title=f"Shared evaluation: {score}",
             caption=_EVALUATION,
-            alternative=f"Share of held-out completions that pass {score}, by condition: {values or 'no values'}.",
+            alternative=f"Share of held-out completions that pass {score}, by condition: {', '.join(words) or 'no values'}.",
             findings=tuple(finding.id for finding in findings),
             sources=(experiment.source,),
         )
         columns = ["condition", "run", "seed", "pass_share", "low", "high", "counts", "method"]
-        table = pd.DataFrame([row for finding in findings for row in _scores(finding)], columns=columns).astype({"seed": "Int64"})
+        table = pd.DataFrame(rows, columns=columns).astype({"seed": "Int64"})
         table.insert(0, "score", score)
         yield figure, plots.evaluation(score, findings, experiment.colours), table
 
 
-def _words(finding: Finding) -> str:
-    """`0.85 (interval 0.73 to 0.97)`."""
-    value, low, high = (None if end is None else picture.share(end) for end in (finding.value, finding.low, finding.high))
-    return f"{value}" if low is None or high is None else f"{value} (interval {low} to {high})"
-
-
-def _scores(finding: Finding) -> Iterator[tuple[Any, ...]]:
-    untrained, ends = finding.subject == "untrained", (finding.value, finding.low, finding.high)
-    yield (
-        (None, "untrained", None, *ends, None, finding.method)
-        if untrained
-        else (finding.subject, "mean", None, *ends, "true", finding.method)
-    )
-    for seed in finding.seeds:
-        yield (finding.subject, seed.run, seed.seed, seed.value, None, None, str(seed.included).lower(), seed.why or None)
-
-
 def _funnels(experiment: Experiment) -> Iterator[_Drawing]:
-    for condition in experiment.card.conditions:
-        if not condition.gates:
-            continue
+    for condition in (condition for condition in experiment.card.conditions if condition.gates):
         rows, ids = [], list[str]()
         for gate, stage in ((gate, stage) for gate in condition.gates for stage in plots.STAGES):
-            outcomes = {part: f"{condition.name}/gate.{gate}.{part}/{stage}" for part in ("reach", *picture.STATES)}
-            reach = experiment.findings.get(outcomes["reach"])
-            if reach is not None and reach.n:
-                ids += outcomes.values()
-                counts = {part: experiment.findings[id_].k or 0 for part, id_ in outcomes.items()}
-                rows += [(condition.name, gate, stage, part, k, reach.n, k / reach.n) for part, k in counts.items()]
+            own = {part: f"{condition.name}/gate.{gate}.{part}/{stage}" for part in ("reach", *picture.STATES)}
+            findings = experiment.known(*own.values())
+            if findings and (n := findings[0].n):
+                ids += own.values()
+                counts = zip(own, (finding.k or 0 for finding in findings), strict=True)
+                rows += [(condition.name, gate, stage, part, k, n, k / n) for part, k in counts]
         table = pd.DataFrame(rows, columns=["condition", "gate", "stage", "outcome", "completions", "of", "share_of_all"])
         passed = table[table["outcome"] == "pass"].itertuples()
         text = "; ".join(f"gate {row.gate}, {plots.STAGES[row.stage]}: {row.share_of_all:.0%} passed" for row in passed)

@@ -109,7 +109,6 @@ class Run:
     """One row a logged step, one column a metric; see the states above."""
     completions: pd.DataFrame = field(default_factory=pd.DataFrame)
     """One row a completion: step, group, reward (NaN: unknown), truncated, text, and the status of each gate, as far as they were read."""
-    path: Path = Path()
     card_id: str | None = None
     """Of the file's metadata; None: there is no file."""
     attempt: str | None = None
@@ -155,12 +154,9 @@ class Run:
     @cached_property
     def _bad(self) -> pd.Series:
         """Whether the gradient was not finite, at the steps that logged something about it."""
-        names = [name for name in (*GRADIENT_METRICS, SKIPPED) if name in self.steps]
-        logged = self.steps[names].dropna(how="all")
-        bad = logged.reindex(columns=list(GRADIENT_METRICS)).eq(NOT_FINITE).any(axis=1)
-        if SKIPPED in logged:
-            bad |= logged[SKIPPED].between(0, NOT_FINITE, inclusive="neither")
-        return bad
+        logged = self.steps.reindex(columns=[*GRADIENT_METRICS, SKIPPED]).dropna(how="all")
+        skipped = logged[SKIPPED].between(0, NOT_FINITE, inclusive="neither")
+        return logged[list(GRADIENT_METRICS)].eq(NOT_FINITE).any(axis=1) | skipped
 
     @cached_property
     def bad_steps(self) -> pd.Index:
@@ -306,7 +302,6 @@ def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completion
         target_steps=run.target_steps,
         steps=steps,
         completions=sampled,
-        path=place.history,
         card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,
         attempt=metadata.get("octavo.attempt"),
         resumes=tuple(Resume(first, int(max(steps.index[steps.index < first], default=0)), n) for first, n in again.items()),

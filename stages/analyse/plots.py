@@ -11,7 +11,7 @@ import pandas as pd
 from stages.analyse import picture
 from stages.analyse.frames import usual_distance
 from stages.analyse.picture import SOFT, STATES, TEXT, WIDTH
-from stages.contracts.figure import Mark
+from stages.contracts.figure import Figure, Mark
 from stages.contracts.finding import Finding
 
 _PLOT = 132
@@ -19,16 +19,14 @@ _PLOT = 132
 STAGES = {"preflight": "before", "final": "end"}
 
 
-def curve(
-    title: str, soft: str, lines: pd.DataFrame, colours: Mapping[str, str], marks: Sequence[Mark], last_step: int, *, share: bool
-) -> Any:
+def curve(figure: Figure, soft: str, lines: pd.DataFrame, colours: Mapping[str, str], last_step: int, *, share: bool) -> Any:
     """`lines`: one row a point, with `condition`, `run` (`mean` for a condition's mean), `included`, `step` and `value`. `colours` by
     condition."""
     names = [picture.shorten(name, WIDTH - 40) for name in colours]
     columns = max(1, min(4, int(WIDTH / (40 + 7 * max(map(len, names), default=0)))))
     top = 29 + 17 * -(-len(colours) // columns)
     height = top + _PLOT + 21
-    canvas = picture.figure(height, title, soft)
+    canvas = picture.figure(height, figure.title, soft)
     axes = picture.axes(canvas, 42, top, 6, 21)
     handles = [axes.plot([], [], color=colour, lw=2.6)[0] for colour in colours.values()]
     canvas.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1 - 20 / height), ncols=columns)
@@ -52,7 +50,7 @@ def curve(
         style = {"lw": 1, "alpha": 0.55} if included else {"lw": 1, "alpha": 0.7, "dashes": (3, 3)}
         style = {"lw": 2.6, "zorder": 3} if run == "mean" else style
         _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
-    for mark in marks:
+    for mark in figure.marks:
         _mark(axes, mark, of_run.get(mark.run, TEXT))
     return canvas
 
