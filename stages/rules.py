@@ -16,7 +16,7 @@ from stages.contracts.history import GRADIENT_METRICS, SKIPPED
 from stages.contracts.stops import Expectation, StopRule, StopRules, read_length
 
 Seen = float | None | Mapping[str, str]
-"""A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}."""
+"""A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}; or as a frame does: inf, and -inf for null."""
 Row = Mapping[str, Seen]
 _SCALE = 1 << 1074
 _ROUNDING = 1e-9
@@ -148,10 +148,14 @@ class Watch:
 
 def numbers(row: Row) -> dict[str, float]:
     """The finite values of a step. Of a step whose gradient was not finite only whether it was skipped."""
-    values = {name: float(cell) for name, cell in row.items() if isinstance(cell, int | float)}
-    if values.get(SKIPPED) or any(isinstance(row.get(name), Mapping) for name in GRADIENT_METRICS):
+    values = {name: float(cell) for name, cell in row.items() if isinstance(cell, int | float) and math.isfinite(cell)}
+    if values.get(SKIPPED) or any(_is_nonfinite(row.get(name)) for name in GRADIENT_METRICS):
         return {name: value for name, value in values.items() if name == SKIPPED}
     return values
+
+
+def _is_nonfinite(cell: Seen) -> bool:
+    return isinstance(cell, Mapping) or cell == math.inf
 
 
 class _Rule:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning, rule_metrics
 from stages.analyse.findings import finding, runs_finding
-from stages.analyse.frames import NULL, SILENT, Run
+from stages.analyse.frames import SILENT, Run
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
@@ -122,11 +122,7 @@ def rows(run: Run, metrics: Collection[str]) -> Iterator[tuple[int, Row]]:
     frame = run.steps.loc[: run.target_steps, [name for name in run.steps if name in {*metrics, *GRADIENT_METRICS, SKIPPED}]]
     unscored = set(run.unscored) if SILENT in frame else set()
     for step, cells in zip(frame.index.tolist(), frame.to_numpy().tolist(), strict=True):
-        row: dict[str, Any] = {
-            str(name): cell if math.isfinite(cell) else None if cell == NULL else {"nonfinite": "nan"}
-            for name, cell in zip(frame, cells, strict=True)
-            if cell == cell  # NaN: not logged
-        }
-        if step in unscored and isinstance(row.get(SILENT), float):
+        row = {str(name): cell for name, cell in zip(frame, cells, strict=True) if cell == cell}  # NaN: not logged
+        if step in unscored and math.isfinite(row.get(SILENT, math.inf)):
             row[SILENT] = 1.0
         yield step, row

@@ -140,21 +140,17 @@ def pooled(counts: DataFrame, window: int | None = None) -> tuple[int, int]:
 
 def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
     """The first window of `window` steps whose pooled share is above the limit; a shorter log is one window. None: there is none."""
-    import numpy as np
-
-    steps = counts.index.to_numpy()
-    begins = steps.searchsorted(steps - window + 1)
-    sums = np.vstack([[0, 0], counts[["k", "n"]].to_numpy().cumsum(axis=0)])
-    k, n = (sums[1:] - sums[begins]).T
-    whole = (steps - window + 1 >= steps[0]) | (steps == steps[-1])
-    places = np.flatnonzero(whole & (n > 0) & (k > limit * n))
-    if not len(places):
+    steps = counts.index
+    whole = counts[["k", "n"]].reindex(range(steps[0], steps[-1] + 1), fill_value=0)
+    sums = whole.rolling(min(window, len(whole))).sum().loc[steps]
+    above = sums[(sums["n"] > 0) & (sums["k"] > limit * sums["n"])]
+    if above.empty:
         return None
-    place = places[0]
-    inside = counts.iloc[begins[place] : place + 1]
-    alone = inside.index[inside["k"] > limit * inside["n"]]
-    first = int(inside.index[0])
-    return Span(first, int(steps[place]), int(k[place]), int(n[place]), int(alone[0]) if len(alone) else first)
+    last = int(above.index[0])
+    inside = counts.loc[last - window + 1 : last]
+    alone, first = inside.index[inside["k"] > limit * inside["n"]], int(inside.index[0])
+    k, n = (int(count) for count in above.iloc[0])
+    return Span(first, last, k, n, int(alone[0]) if len(alone) else first)
 
 
 def millionths(shares: Series) -> DataFrame:

@@ -42,6 +42,8 @@ def formula(text: str, step: int) -> Any:
         return float(step not in sorted(STEPS, key=lambda s: (s % 5 == 0, s % 5 == 1, s))[: int(numbers[0])])
     if name == "stair":  # elsewhere every jump of five rows is 5/64
         return step / 64 + (float(numbers[0]) if step >= 31 else 0.0)
+    if name == "growing":  # from step 17 on each second value is ten times the one before: the rolling median never catches up
+        return 10.0 ** ((step - 13) // 2) if step % 2 and step >= 17 else 0.001 * (step * 7 % 5)
     drift = wiggle(step) + (0.5 if step >= 31 else 0.0) + 0.002 * step
     named = {"nan": "nan", "wave": 100.0 + step % 7, "zigzag": 98.0 if step % 2 else 102.0, "wiggle": wiggle(step), "drift": drift}
     return named[name]

@@ -27,27 +27,18 @@ def observed(role: str = "treatment", target: int = 150, completions: Completion
 
 def poisoned(run: Run, bad: set[int], rng: np.random.Generator | None) -> Run:
     """The run with a gradient that is NaN at the bad steps; with a generator, everything else at those steps is garbage."""
-    metrics: dict[str, tuple[Cell, ...]] = {}
-    for name, cells in run.given["metrics"].items():
-        broken = "nonfinite" if name == "grad_norm" else "value"
-        spoilt_cells: list[Cell] = []
-        for step, value, state in cells:
-            if step not in bad:
-                spoilt_cells.append((step, value, state))
-            elif broken == "nonfinite":
-                spoilt_cells.append((step, None, broken))
-            else:
-                spoilt_cells.append((step, value if rng is None or name == "learning_rate" else float(rng.normal(0, 1e6)), "value"))
-        metrics[name] = tuple(spoilt_cells)
-    summary = run.given["completions"]
-    assert summary is not None
+
+    def cell(name: str, step: int, value: float | None, state: str) -> Cell:
+        if step in bad and name == "grad_norm":
+            return step, None, "nonfinite"
+        return (step, float(rng.normal(0, 1e6)), "value") if step in bad and rng is not None else (step, value, state)
+
+    metrics = {name: tuple(cell(name, *own) for own in cells) for name, cells in run.given["metrics"].items()}  # type: ignore[attr-defined]
+    summary = run.given["completions"]  # type: ignore[attr-defined]
     if rng is not None:
-
-        def share(shares: tuple[Share, ...]) -> tuple[Share, ...]:
-            return tuple(Share(s, n if s in bad else k, n) for s, k, n in shares)
-
+        silent, cut = (tuple(Share(s, n if s in bad else k, n) for s, k, n in own) for own in (summary.zero_signal, summary.truncated))
         rewards = tuple(RewardCount(s, 0.77 if s in bad else value, n) for s, value, n in summary.rewards)
-        summary = replace(summary, zero_signal=share(summary.zero_signal), truncated=share(summary.truncated), rewards=rewards)
+        summary = replace(summary, zero_signal=silent, truncated=cut, rewards=rewards)
     return remade(run, metrics=metrics, completions=summary)
 
 

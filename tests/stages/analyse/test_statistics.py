@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -95,13 +97,6 @@ def test_where_seeds_do_not_differ_the_error_of_their_completions_remains() -> N
     assert wide.method.endswith("and 9 of 9 completions, counted as 18 and 5 and 20 and 9 independent ones")
 
 
-def test_case_21_wilson_intervals_of_attempts() -> None:
-    few, all_ = proportion(3, 18, 0.95), proportion(9, 9, 0.95)
-    assert (round(few.low or 0, 2), round(few.high or 0, 2)) == (0.06, 0.39)
-    assert (round(all_.low or 0, 2), all_.high) == (0.70, 1.0)
-    assert wilson(0, 0, 0.95) == (0.0, 1.0)
-
-
 def _spread(sd: float, n: int) -> list[float]:
     """n values with exactly this standard deviation."""
     raw = np.arange(n, dtype=float)
@@ -161,22 +156,21 @@ def test_detectable_has_the_power_of_scipys_noncentral_t(n: int) -> None:
 # Coverage: of 1,000 intervals 950 should hold the truth; three standard errors of that share are 0.021.
 
 
-def test_t_interval_covers_the_truth() -> None:
+def _welch(rng: np.random.Generator) -> Interval:
+    return estimate([list(rng.normal(1.0, 0.3, 4)), list(rng.normal(0.2, 0.1, 4))], 0.95)
+
+
+@pytest.mark.parametrize(
+    ("interval", "truth"),
+    [
+        (lambda rng: estimate([list(rng.normal(0.6, 0.1, 3))], 0.95), 0.6),
+        (_welch, 0.8),  # unequal spreads
+        (lambda rng: proportion(int(rng.binomial(128, 0.3)), 128, 0.95), 0.3),
+    ],
+)
+def test_intervals_cover_the_truth(interval: Callable[[np.random.Generator], Interval], truth: float) -> None:
     rng = np.random.default_rng(1)
-    held = [_holds(estimate([list(rng.normal(0.6, 0.1, 3))], 0.95), 0.6) for _ in range(1000)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
-
-
-def test_welch_interval_covers_the_truth_with_unequal_spreads() -> None:
-    rng = np.random.default_rng(2)
-    held = [_holds(estimate([list(rng.normal(1.0, 0.3, 4)), list(rng.normal(0.2, 0.1, 4))], 0.95), 0.8) for _ in range(1000)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
-
-
-def test_wilson_interval_covers_the_truth() -> None:
-    rng = np.random.default_rng(3)
-    held = [_holds(proportion(int(k), 128, 0.95), 0.3) for k in rng.binomial(128, 0.3, 1000)]
-    assert np.mean(held) == pytest.approx(0.95, abs=0.021)
+    assert np.mean([_holds(interval(rng), truth) for _ in range(1000)]) == pytest.approx(0.95, abs=0.021)
 
 
 def _holds(interval: object, truth: float) -> bool:
@@ -186,17 +180,11 @@ def _holds(interval: object, truth: float) -> bool:
 # Trend within a run: batch means.
 
 
-def test_batch_means_cut_into_about_sqrt_n_stretches() -> None:
-    assert batches([1.0, 2.0, 3.0]) == []
-    assert batches([1.0, 3.0, 5.0, 7.0]) == [2.0, 6.0]
-    assert batches([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == [2.0, 8.0]
-    assert len(batches([float(n) for n in range(30)])) == 5
-
-
 def test_the_error_of_batch_means_by_hand() -> None:
-    """Four rows: batches 2 and 6, sample deviation sqrt(8), error 2 with one degree of freedom."""
+    """About sqrt(n) stretches. Four rows: batches 2 and 6, sample deviation sqrt(8), error 2 with one degree of freedom."""
+    assert (batches([1.0, 2.0, 3.0]), batch_means([1.0, 2.0, 3.0])) == ([], None)
+    assert batches([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == [2.0, 8.0] and len(batches([float(n) for n in range(30)])) == 5
     assert batch_means([1.0, 3.0, 5.0, 7.0]) == (4.0, pytest.approx(2.0))
-    assert batch_means([1.0, 2.0, 3.0]) is None
 
 
 def test_a_trend_over_batch_means_by_hand() -> None:
