@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from stages.contracts.layout import RUNS, RunFolder
 if TYPE_CHECKING:
     from stages.train.rescore import Rescoring, ScoredCard
 
+TEMPLATE = Path(__file__).parents[1] / "templates/rescore.txt"
 CARDS = ("train.card.json", "import.card.json")
 """A run's folder holds one of them."""
 EVERY_SECONDS = 2.0
@@ -131,55 +132,31 @@ def _progress(name: str) -> Callable[[int, int], None]:
 
 def text(report: Rescoring) -> str:
     """Headline, gates, curve, and the completions that changed most."""
-    return "\n".join(_lines(report)) + "\n"
+    import jinja2
 
-
-def _lines(report: Rescoring) -> Iterator[str]:
-    whose = "of its card" if report.scored_with == "card" else "that the spec declares now"
-    yield f"{report.run}: {report.completions} completions of {report.steps} steps, scored again with the reward {whose} ({report.reward})"
-    unknown = f"{report.newly_unknown} newly unknown, {report.newly_known} newly known"
-    yield f"rewards: {report.changed} of {report.completions} differ: {report.higher} higher, {report.lower} lower, {unknown}"
-    gone = f" ({report.without_row} without a data row)" if report.without_row else ""
-    yield f"unknown: {report.unknown_before} -> {report.unknown_after}{gone}"
-    yield f"mean:    {_number(report.mean_before)} -> {_number(report.mean_after)}\n"
-    width = max((len(gate["gate"]) for gate in report.gates), default=4)
-    yield f"{'gate':<{width}}  {'passed, failed, unknown, not reached':<42} differ  gained  lost"
-    for gate in report.gates:
-        before, after = (" ".join(map(str, gate[when].values())) if gate[when] else "not there" for when in ("before", "after"))
-        yield f"{gate['gate']:<{width}}  {f'{before} -> {after}':<42} {gate['changed']:>6}  {gate['gained']:>6}  {gate['lost']:>4}"
-    yield f"\n{'steps':<12} {'reward':<20} groups without signal"
-    parts = min(WINDOWS, len(report.curve))
-    for part in range(parts):
-        steps = report.curve[part * len(report.curve) // parts : (part + 1) * len(report.curve) // parts]
-        rewards = f"{_mean(step['reward_before'] for step in steps)} -> {_mean(step['reward_after'] for step in steps)}"
-        groups = sum(step["groups"] for step in steps)
-        silent = f"{sum(step['zero_signal_before'] for step in steps)} -> {sum(step['zero_signal_after'] for step in steps)} of {groups}"
-        span = f"{steps[0]['step']}..{steps[-1]['step']}"
-        yield f"{span:<12} {rewards:<20} {silent if groups else 'no groups'}"
-    if report.changes:
-        most = sorted(report.changes, key=_moved, reverse=True)[:SHOWN]
-        yield f"\ncompletions that score differently: {len(report.changes)}; {len(most)} shown, --json has all"
-        for change in most:
-            where = f"step {change['step']}, {_quoted(change['prompt_id'])[1:-1]}, completion {change['place']}"
-            yield f"  {_number(change['reward_before'])} -> {_number(change['reward_after'])}  {where}: {_quoted(change['text'])}"
-            for verdict in change["gates"]:
-                scores = ("" if score is None else f" {score:g}" for score in (verdict["score_before"], verdict["score_after"]))
-                old, new = (f"{status}{score}" for status, score in zip((verdict["before"], verdict["after"]), scores, strict=True))
-                yield f"    {verdict['gate']}: {old} -> {new}" + (f" ({_quoted(verdict['reason'])[1:-1]})" if verdict["reason"] else "")
-    elif report.completions:
-        yield "\nNothing changes."
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"number": _number, "mean": _mean, "quoted": _quoted}
+    environment.filters["counts"] = lambda counts: " ".join(map(str, counts.values())) if counts else "not there"
+    environment.filters["score"] = lambda score: "" if score is None else f" {score:g}"
+    parts, curve = min(WINDOWS, len(report.curve)), report.curve
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        report=report,
+        width=max((len(gate["gate"]) for gate in report.gates), default=4),
+        windows=[curve[part * len(curve) // parts : (part + 1) * len(curve) // parts] for part in range(parts)],
+        most=sorted(report.changes, key=_moved, reverse=True)[:SHOWN],
+    )
 
 
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4f}"
 
 
-def _mean(values: Iterable[float | None]) -> str:
-    numbers = [value for value in values if value is not None]
-    return _number(sum(numbers) / len(numbers) if numbers else None)
+def _mean(steps: Sequence[Mapping[str, Any]], key: str) -> str:
+    values = [step[key] for step in steps if step[key] is not None]
+    return _number(sum(values) / len(values) if values else None)
 
 
-def _moved(change: dict[str, Any]) -> float:
+def _moved(change: Mapping[str, Any]) -> float:
     before, after = change["reward_before"], change["reward_after"]
     if before is None or after is None:
         return 2.0 if before != after else 0.0
