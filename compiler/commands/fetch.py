@@ -80,23 +80,17 @@ def _report(line: str) -> None:
 
 def _commits(ids: Sequence[str], specs: Sequence[str], old: Lock, inputs: Inputs) -> dict[Repository, str]:
     """Repository -> commit for all that specs name. Those in `ids` or used by `specs` move to their newest commit."""
-    named_anywhere = {repository for path in spec_files() for repository in named_in(inputs.document(path).root)}
-    used = sorted(
-        (repository for repository in named_anywhere if repository.kind == "datasets" or not Inputs.is_local(repository.name)),
-        key=lambda repository: (repository.kind, repository.name),
-    )
-    moving = {repository for name in ids for repository in _called(name, used)}
-    for name in specs:
-        moving |= {*named_in(_read(named(name), inputs).root)}
+    everywhere = {repository for path in spec_files() for repository in named_in(inputs.document(path).root)}
+    remote = (repository for repository in everywhere if repository.kind == "datasets" or not Inputs.is_local(repository.name))
+    used = sorted(remote, key=lambda repository: (repository.kind, repository.name))
+    moving = {repository for name in specs for repository in named_in(_read(named(name), inputs).root)}
+    moving |= {repository for name in ids for repository in _called(name, used)}
     commits: dict[Repository, str] = {}
     problems: list[Diagnostic] = []
     for repository in used:
         before = old.commits.get(repository)
-        if before and repository not in moving:
-            commits[repository] = before
-            continue
         try:
-            commits[repository] = newest(repository)
+            commits[repository] = newest(repository) if before is None or repository in moving else before
         except Rejected as rejected:
             problems += rejected.diagnostics
             if problems[-1].code == "E475":  # a hub that does not answer once would cost the same time again
@@ -109,7 +103,7 @@ def _commits(ids: Sequence[str], specs: Sequence[str], old: Lock, inputs: Inputs
             _report(f"{repository.name}: pinned to {now}")
         elif repository in moving:
             _report(f"{repository.name}: {f'{now} is still the newest' if before == commit else f'moved from {before[:12]} to {now}'}")
-    for repository in [repository for repository in old.commits if repository not in commits]:
+    for repository in old.commits.keys() - commits.keys():
         _report(f"{repository.name}: dropped, no spec names it")
     return commits
 
@@ -119,12 +113,11 @@ def _read(reference: Reference, inputs: Inputs) -> Experiment:
 
 
 def _called(name: str, used: Sequence[Repository]) -> list[Repository]:
-    repositories = [repository for repository in used if repository.name == name]
+    """The repositories of a hub id. Raises Rejected E479 when no spec names one."""
+    repositories, names = [repository for repository in used if repository.name == name], [repository.name for repository in used]
     if not repositories:
-        names = [repository.name for repository in used]
-        meant = nearest(name, names)
-        fix = f"{UPDATE} {meant}" if meant else f"write it in a spec first, as `base` or `hub`, then {UPDATE}"
-        suggestion = f", did you mean `{meant}`?" if meant else ""
+        fix, meant = f"write it in a spec first, as `base` or `hub`, then {UPDATE}", nearest(name, names)
+        suggestion, fix = (f", did you mean `{meant}`?", f"{UPDATE} {meant}") if meant else ("", fix)
         raise Rejected([problem("E479", name=name, meant=suggestion, lock=LOCK.as_posix(), known=listed(names), fix=fix)])
     return repositories
 
@@ -163,7 +156,10 @@ def newest(repository: Repository) -> str:
 
 def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fetched:
     """Fetch the runs of these experiments, each moved into its place whole. One that cannot be fetched stays as it was."""
-    runs = [run for reference in references for run in _wandb_runs(reference, inputs)]
+    specs = [_read(reference, inputs) for reference in references]
+    if unnamed := [problem for spec in specs for problem in _unnamed(spec)]:
+        raise Rejected(unnamed)
+    runs = [run for spec in specs for run in _wandb_runs(spec)]
     pins = _pins_in_use(old.snapshots, {run.path for run in runs}, inputs)
     for path in sorted(old.snapshots.keys() - pins.keys()):
         _report(f"{path}: dropped, no spec names it")
@@ -200,13 +196,8 @@ def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fe
     return Fetched(lock, (), tuple(problems), frozenset(run.path for run in runs) - done)
 
 
-def _wandb_runs(reference: Reference, inputs: Inputs) -> Iterator[WandbRun]:
-    """The runs to fetch for an experiment. Raises Rejected E389 if the spec does not name each at W&B."""
-    spec = _read(reference, inputs)
-    runs = _snapshot_paths(spec)
-    if problems := list(_unnamed(spec, [run.name for run, _ in runs])) if runs else []:
-        raise Rejected(problems)
-    for run, path in runs:
+def _wandb_runs(spec: Experiment) -> Iterator[WandbRun]:
+    for run, path in _snapshot_paths(spec):
         if path is not None:
             node = block_of(spec).get("ids", run.name) or block_of(spec)
             yield WandbRun(spec.name, run.name, wandb_run(section(spec), run.name), path, node)
@@ -219,17 +210,19 @@ def _snapshot_paths(spec: Experiment) -> list[tuple[Run, str | None]]:
     return [(run, path_of(spec, use, run)) for run in expand_imports(spec).expansion.runs]
 
 
-def _unnamed(spec: Experiment, runs: Sequence[str]) -> Iterator[Diagnostic]:
+def _unnamed(spec: Experiment) -> Iterator[Diagnostic]:
     """E389 for each part of a run's name at W&B that is missing, and for each id of no run."""
+    runs = [run.name for run, _ in _snapshot_paths(spec)]
+    if not runs:
+        return
     block, use = block_of(spec), section(spec)
-    faults = [
-        (block.get("format"), f"`runs.import` has no `{key}`", f"{key}: <name>") for key in ("entity", "project") if not getattr(use, key)
-    ]
+    missing = [key for key in ("entity", "project") if not getattr(use, key)]
+    faults = [(block.get("format"), f"`runs.import` has no `{key}`", f"{key}: <name>") for key in missing]
     faults += [(block.get("ids"), f"no W&B id for the run `{run}`", f"add `{run}: <id>` to `ids`") for run in runs if run not in use.ids]
     for name in [name for name in use.ids if name not in runs]:
-        meant = nearest(name, runs)
-        what = f"`ids` names `{name}`, which is no run" + (f", did you mean `{meant}`?" if meant else "")
-        faults.append((block.get("ids", name), what, "delete it, or add its condition or seed"))
+        suggestion = f", did you mean `{meant}`?" if (meant := nearest(name, runs)) else ""
+        what, fix = f"`ids` names `{name}`, which is no run{suggestion}", "delete it, or add its condition or seed"
+        faults.append((block.get("ids", name), what, fix))
     for node, what, fix in faults:
         yield problem("E389.wandb", key_place(node or block), what=what, fix=fix, lock=LOCK.as_posix())
 

@@ -11,6 +11,7 @@ from test_command import octavo
 
 from compiler.__main__ import main
 from compiler.commands.check import NOT_TRIED
+from compiler.commands.doctor import Needs, devices, programs, stand_ins
 from stages.contracts.code_cache import CodeCache, code_cache
 from stages.contracts.code_tree import CodeTree, _understood
 from stages.train.verifiers.web import ALLOWED, LEAN_SERVER, post
@@ -117,6 +118,13 @@ def test_a_file_that_hides_code_is_refused_and_does_not_run(path, work, capsys):
     assert ran.returncode == 1 and hides in ran.stderr and not [*work.rglob("ran")]
     for command in (["compile", "--check"], ["plan"], ["verify"], ["rescore", "shaped-s1"]):
         assert main(command) == 1 and hides in capsys.readouterr().err
+
+
+def test_doctor_asks_torch_and_python_without_the_files_of_the_project(work):
+    for name in ("json.py", "torch.py", "sys.py"):
+        (work / name).write_text(MARKED)
+    lines = {line.name: line for check in (programs, devices, stand_ins) for line in check(Needs())}
+    assert lines["stand-ins"].found.startswith("E114 ") and lines["cpu"].status == "ok" and not [*work.rglob("ran")]
 
 
 def test_what_hides_nothing_is_no_business_of_octavos(work, capsys):
