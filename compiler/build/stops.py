@@ -33,7 +33,7 @@ class WrittenRule:
         after, lasting = getattr(self.written, "after", None), getattr(self.written, "lasting", None)
         return StopRule(
             id=self.id,
-            when=stop_condition(self.written.when, target_steps).when,
+            when=stop_condition(self.written.when, target_steps),
             after=read_length(after).steps(target_steps) if after else 0,
             lasting=max(1, read_length(lasting).steps(target_steps)) if lasting else None,
             window=width(target_steps, Windows().final),

@@ -10,10 +10,10 @@ from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.expressions import StopCondition, Unreadable, as_comparison, characters, is_decided, stop_condition
+from compiler.language.expressions import Unreadable, as_comparison, characters, is_decided, stop_condition, written_comparisons
 from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.expressions import Comparison
+from stages.contracts.expressions import Comparison, Expression
 from stages.contracts.history import metric
 from stages.contracts.stops import Expectation, read_length
 
@@ -59,16 +59,16 @@ def _when(rule: WrittenRule) -> Node:
     return node
 
 
-def _rule(experiment: Experiment, setup: Setup, rule: WrittenRule, read: StopCondition) -> Iterator[Diagnostic]:
+def _rule(experiment: Experiment, setup: Setup, rule: WrittenRule, read: Expression) -> Iterator[Diagnostic]:
     """E361 metrics that are not logged, E363 a comparison that decides nothing, W360 equality with a continuous number."""
     node, logged = _when(rule), logged_by_all([setup])
     elsewhere = "write it below `conditions: <name>: train:`" if rule.id == "early_stop" else "add `conditions: [...]`"
-    for mention in read.mentions:
-        place = characters(node, mention.begins, mention.ends - mention.begins, experiment.document)
-        leaf, meaning = mention.leaf, metric(mention.leaf.metric)
+    for leaf, text in written_comparisons(node.value, read):
+        place = characters(node, text.start("leaf"), len(text["leaf"]), experiment.document)
+        meaning = metric(leaf.metric)
         holds = is_decided(leaf) if meaning is not None and meaning.share and leaf.slope is None else None
         if leaf.metric not in logged:
-            where = characters(node, mention.start, len(mention.leaf.metric), experiment.document)
+            where = characters(node, text.start("metric"), len(leaf.metric), experiment.document)
             fix = elsewhere + (" of those that log it" if rule.id == "early_stop" else " with those that log it")
             yield _not_logged(setup, leaf.metric, logged, where, fix)
         if holds is not None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import cast
 
 from compiler.document.node import Document, Node
 from compiler.problems import problem, sentence, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, Expression, Mark, Sign, Signal, Status
+from stages.contracts.expressions import OPPOSITE, AllOf, AnyOf, Comparison, Expression, Mark, Sign, Signal, Status, leaves
 from stages.contracts.names import OneBound
 from stages.contracts.plugin import declared
 from stages.contracts.stops import length
@@ -62,24 +62,6 @@ def characters(node: Node, start: int, length: int, document: Document) -> Place
     return Place(place.file, place.line, column + start + 1, max(1, length)) if column >= 0 else place
 
 
-@dataclass(frozen=True)
-class Mention:
-    """A comparison of a text: the metric's first character, and the first and the last one of the whole comparison."""
-
-    leaf: Comparison
-    start: int
-    begins: int
-    ends: int
-
-
-@dataclass(frozen=True)
-class StopCondition:
-    """The condition of a stop rule, with the places of its comparisons."""
-
-    when: Expression
-    mentions: tuple[Mention, ...]
-
-
 def reward_condition(text: str, kinds: Mapping[str, str]) -> Expression:
     """The condition of a penalty or a score. `kinds`: gate -> kind. Raises Unreadable E350, or E351 for a word that means nothing."""
 
@@ -99,9 +81,8 @@ def reward_condition(text: str, kinds: Mapping[str, str]) -> Expression:
 
 
 @lru_cache(4096)
-def stop_condition(text: str, target_steps: int) -> StopCondition:
+def stop_condition(text: str, target_steps: int) -> Expression:
     """The condition of a rule, for a run of this many steps. Metrics are not looked up here. Raises Unreadable E360."""
-    mentions = []
 
     def leaf(token: re.Match[str], holds: bool) -> Expression:
         slope, value, sign = None, float(token["value"]), cast(Sign, token["sign"])
@@ -115,11 +96,15 @@ def stop_condition(text: str, target_steps: int) -> StopCondition:
             slope = max(FEWEST, window.steps(target_steps))
         if token["percent"]:
             value = float(f"{value / 100:.15g}")
-        comparison = Comparison(metric=token["metric"], slope=slope, sign=sign if holds else OPPOSITE[sign], value=value)
-        mentions.append(Mention(comparison, token.start("metric"), *token.span("leaf")))
-        return comparison
+        return Comparison(metric=token["metric"], slope=slope, sign=sign if holds else OPPOSITE[sign], value=value)
 
-    return StopCondition(_read(text, "E360", _STOP_TOKEN, leaf), tuple(mentions))
+    return _read(text, "E360", _STOP_TOKEN, leaf)
+
+
+def written_comparisons(text: str, read: Expression) -> Iterator[tuple[Comparison, re.Match[str]]]:
+    """The comparisons of a stop rule's condition, each with its characters in the text: `leaf`, and of it `metric`."""
+    comparisons = (leaf for leaf in leaves(read) if isinstance(leaf, Comparison))
+    return zip(comparisons, (token for token in _STOP_TOKEN.finditer(text) if token["leaf"]), strict=True)
 
 
 def is_decided(leaf: Comparison) -> bool | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_rules import codes
 
 from compiler.commands.explain import explain
-from compiler.language.expressions import Unreadable, is_decided, stop_condition
+from compiler.language.expressions import Unreadable, is_decided, stop_condition, written_comparisons
 from compiler.problems import Rejected
 from stages.contracts.artifact import dump
 from stages.contracts.expressions import text as text_of
@@ -149,7 +149,7 @@ def test_the_borders_of_expectations(compiled, spec, expect, expected):
     ],
 )
 def test_conditions_are_read(text, expected):
-    assert text_of(stop_condition(text, 60).when) == expected
+    assert text_of(stop_condition(text, 60)) == expected
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_is_no_condition(text):
     ],
 )
 def test_what_never_or_always_holds_of_a_share(text, expected):
-    assert is_decided(stop_condition(text, 60).when) is expected
+    assert is_decided(stop_condition(text, 60)) is expected
 
 
 WORDS = ["reward", "kl", "slope", "(", ")", ",", "<", "<=", "==", "and", "or", "not", "1", "50%", "6 steps", "-3e2", "é", "'"]
@@ -185,11 +185,9 @@ def test_any_text_is_a_condition_or_an_error_that_points_into_it(text):
     except Unreadable as error:
         assert error.problem.code == "E360" and 0 <= error.start <= len(text) and error.length >= 0
     else:
-        again = stop_condition(text_of(parsed.when), 60).when
-        assert text_of(again) == text_of(parsed.when)
-        assert {text[mention.start : mention.start + len(mention.leaf.metric)] for mention in parsed.mentions} == {
-            mention.leaf.metric for mention in parsed.mentions
-        }
+        again = stop_condition(text_of(parsed), 60)
+        assert text_of(again) == text_of(parsed)
+        assert all(leaf.metric == token["metric"] for leaf, token in written_comparisons(text, parsed))
 
 
 def test_a_child_declares_a_changed_rule(compiled, ruled, work):
