@@ -10,6 +10,7 @@ from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
 from compiler.checks import data, evaluation, outside, rewards, stops, training
 from compiler.document.node import Node
+from compiler.document.validate import MOST
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.outside import OutsideSpec
@@ -58,8 +59,6 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
 CHECKS = (training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims, stops.check, family)
 OUTSIDE = (outside.check, evaluation.health, evaluation.answers, evaluation.claims, stops.check, names)
 """Checks that mean something without a model, data and rewards."""
-MOST = 200
-"""Problems of one section that are collected; twenty are shown."""
 
 
 def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> list[Diagnostic]:

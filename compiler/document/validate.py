@@ -19,6 +19,8 @@ from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
 
+MOST = 200
+"""Problems of one section that are collected; twenty are shown."""
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -53,7 +55,7 @@ def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, li
             # sum, as any() would stop at the first
             if not sum(_converted(plain, details, model) for details in errors):
                 break
-    problems = [_problem(details, model, node, where) for details in errors]
+    problems = [_problem(details, model, node, where) for details in errors[:MOST]]
     meant = {problem.fix for problem in problems if problem.code == "E201"}
     # a misspelt key is not reported a second time as a missing one
     return None, [problem for problem in problems if not (problem.code == "E202" and problem.fix.removesuffix(": ...`") + "`" in meant)]

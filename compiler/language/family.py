@@ -16,6 +16,7 @@ from compiler.document.layers import OWN, Read, lowered, overlay, with_shared
 from compiler.document.node import Document, Node
 from compiler.problems import Rejected, listed, problem, unknown
 from stages.contracts.diagnostic import Note
+from stages.contracts.names import SLUG
 
 SPECS = Path("specs")
 MAX_CHANGES = 500
@@ -61,9 +62,10 @@ def _line(document: Document, stem: str, read: Read) -> list[tuple[str, Document
 
 
 def _parent_file(named: Node, child: str) -> Path:
-    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in ("pipeline", "revisions.lock", child))
-    if named.value in known:
-        return SPECS / f"{named.value}.yaml"
+    path, others = SPECS / f"{named.value}.yaml", ("pipeline", "revisions.lock", child)
+    if SLUG.fullmatch(named.value) and named.value not in others and path.is_file():
+        return path
+    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in others)
     plain = named.value.partition("@")[0]  # a parent is named without a profile
     if plain in known:
         raise Rejected([problem("E336.profile", named.place, word=named.value[:80], plain=plain, known=known)])
