@@ -149,9 +149,8 @@ def recorded_parts(tokenizer: Any, steps: int, folder: Path, own: Clock) -> tupl
         {"name": "length", "kind": "length", "settings": {"formula": "min(1, chars / 4096)", "low": 0.0, "high": 1.0}},
     ]
     journal = Journal(folder / "journal")
-    rows = {str(row["id"]): row for row in ROWS}
     card = Reward.model_validate({"name": "length", "gates": gates})
-    reward = TrainingReward(card, rows=rows, seed=1, group=16, ends={tokenizer.eos_token_id}, journal=journal, attempt="a1")
+    reward = TrainingReward(card, rows=ROWS, seed=1, group=16, ends={tokenizer.eos_token_id}, journal=journal, attempt="a1")
     guard = NonfiniteGuard(Guards())
     work: Any = SimpleNamespace(  # what the recorder asks of an attempt
         name="run",
@@ -161,7 +160,7 @@ def recorded_parts(tokenizer: Any, steps: int, folder: Path, own: Clock) -> tupl
         journal=journal,
         stopping=Stopping(None, journal, 0),
     )
-    recorder = HistoryRecorder(work, guard, reward, None, None, 0)
+    recorder = HistoryRecorder(work, guard, reward, None, None, 0, None)
     recorder.on_log = own.around(recorder.on_log)  # type: ignore[method-assign]
     guard.on_pre_optimizer_step = own.around(guard.on_pre_optimizer_step)  # type: ignore[method-assign]
     scored = own.around(reward)

@@ -1,4 +1,4 @@
-"""What listens to the trainer: the recorder of our history, and W&B. Imported late, transformers is slow to load."""
+"""What listens to the trainer: the recorder of our history. Imported late, transformers is slow to load."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
 
     The time of a step is measured here, from its begin to its log, the optimizer included (TRL's own `step_time` ends before it). A
     trainer without `on_step_begin` logs the time itself. `clock` measures sampling. `tokens_before`: those of the steps before a
-    resume, for a trainer that counts from its own start.
+    resume, for a trainer that counts from its own start. `tracker`: a W&B run that gets all that is logged.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         logits: InvalidLogits | None,
         clock: Clock | None,
         tokens_before: int,
+        tracker: Tracked | None,
     ) -> None:
         self.work, self.guard, self.reward, self.logits, self.clock, self.tokens_before = work, guard, reward, logits, clock, tokens_before
+        self.tracker = tracker
         self.progress = Progress(work.name, work.started.number, work.card.train.max_steps, begin_at=work.steps_before)
         self.begun = time.monotonic()
         self.step_begun: float | None = None
@@ -72,6 +74,8 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         self.step_begun = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
+        if self.tracker is not None:  # TRL's own callback for W&B ends training with any error of it
+            self.tracker.log(state.global_step, logs or {})
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
             return
         invalid = sum(gathered([self.logits.taken()])) if self.logits is not None else None
@@ -108,13 +112,3 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         )
         self.progress.step(step, cells)
         return self.work.stopping.see(step, cells)
-
-
-class Tracker(TrainerCallback):  # type: ignore[misc]
-    """Sends logged steps to a W&B run. TRL's trainers have a callback of their own, in which an error of W&B ends training."""
-
-    def __init__(self, tracked: Tracked) -> None:
-        self.tracked = tracked
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
-        self.tracked.log(state.global_step, logs or {})

@@ -25,8 +25,8 @@ from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, load_weights, prompt_texts, sample
 from stages.train.recorder import write_evaluation
-from stages.train.rewards.compose import holds, score_each
-from stages.train.scoring import gate_cells, gate_modules
+from stages.train.rewards.compose import Scored, holds, score_each
+from stages.train.scoring import completion_rows, gate_modules
 
 MODULE = "stages.train.evaluate"
 
@@ -97,26 +97,16 @@ class _Models:
 
 def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]) -> list[dict[str, Any]]:
     """Rows of evaluation.parquet: completions of a model, judged by all scores."""
-    numbered = [
-        (row, number, sampled) for row, completions in zip(rows, samples, strict=True) for number, sampled in enumerate(completions)
-    ]
+    numbers = [number for completions in samples for number in range(len(completions))]
     answers = [
         Answer(text=sampled.text, row=row, truncated=sampled.truncated, key=f"{card.seed}:{row['id']}:{number}", tokens=sampled.tokens)
-        for row, number, sampled in numbered
+        for row, completions in zip(rows, samples, strict=True)
+        for number, sampled in enumerate(completions)
     ]
     judgements = score_each(card.scores, answers)
     judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
-    return [
-        {
-            "prompt_id": row["id"],
-            "sample": number,
-            "text": sampled.text,
-            "tokens": sampled.tokens,
-            "truncated": sampled.truncated,
-            **gate_cells({gate: judged[place] for gate, judged in judgements.items()}),
-        }
-        for place, (row, number, sampled) in enumerate(numbered)
-    ]
+    scored = Scored([None] * len(answers), {name: list(judged) for name, judged in judgements.items()})
+    return [{**row, "sample": number} for row, number in zip(completion_rows(scored, answers), numbers, strict=True)]
 
 
 def score_names(card: EvaluateCard) -> list[str]:

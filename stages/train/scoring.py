@@ -32,13 +32,13 @@ def completion_rows(scored: Scored, answers: Sequence[Answer], size: int = 1) ->
             "reward": scored.rewards[place],
             "tokens": answer.tokens,
             "truncated": answer.truncated,
-            **gate_cells({gate: judged[place] for gate, judged in scored.judgements.items()}),
+            **_gate_cells(scored.of_answer(place)),
         }
         for place, answer in enumerate(answers)
     ]
 
 
-def gate_cells(judgements: Mapping[str, Judgement | None]) -> dict[str, Any]:
+def _gate_cells(judgements: Mapping[str, Judgement | None]) -> dict[str, Any]:
     """The three columns of each gate; a gate that was not reached has the status `not_reached`."""
     cells: dict[str, Any] = {}
     for gate, judgement in judgements.items():

@@ -98,7 +98,7 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
 
     `group`: completions of a prompt. `pad_ends`: a completion that ends in padding was not cut. `tokens_before`: those of the steps
     before a resume, for a trainer that counts from its own start."""
-    from stages.train.callbacks import Clock, HistoryRecorder, Tracker
+    from stages.train.callbacks import Clock, HistoryRecorder
     from stages.train.guards import InvalidLogits, NonfiniteGuard, policy_finite
 
     card, settings = work.card, work.card.train
@@ -115,11 +115,10 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
         name = work.started.attempt
         reward = TrainingReward(card.reward, rows=work.rows, seed=card.seed, group=group, ends=stops, journal=work.journal, attempt=name)
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
-    recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before)
-    with tracked(card, work.run.name, work.started.attempt) as sink:
-        listeners = [guard, recorder, *([Tracker(sink)] if sink else [])]
+    with tracked(card, work.run.name, work.started.attempt) as tracker:
+        recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before, tracker)
         try:
-            yield Prepared(model, tokenizer, ends, logits, reward, clock, listeners)
+            yield Prepared(model, tokenizer, ends, logits, reward, clock, [guard, recorder])
         except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
             if policy_finite(model, tokenizer, work.rows[0][card.data.prompt]):
                 raise
