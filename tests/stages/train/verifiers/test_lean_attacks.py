@@ -1,0 +1,129 @@
+"""What an answer could do that has taken Lean over, its memory lost: a stand-in for Lean runs it as Python in the real box."""
+
+import base64
+import os
+import resource
+import time
+
+import pytest
+
+from stages.train.verifiers import isolation, lean, sandbox
+from stages.train.verifiers.box import OUTPUT_BYTES
+from stages.train.verifiers.lean_read import Message, confirmed
+from stages.train.verifiers.lean_setup import Installation
+from stages.train.verifiers.lean_text import Job, body
+
+if sandbox.tier() != "bubblewrap" and os.environ.get("CI") != "true":
+    pytest.skip("Lean is checked in bubblewrap only, which does not hold here", allow_module_level=True)
+
+STAND_IN = r"""
+import base64, json, os, re, sys
+text = sys.stdin.read()
+def write(data, severity="information", line=1):
+    print(json.dumps({"severity": severity, "pos": {"line": line, "column": 0}, "data": data}), flush=True)
+def name(kind):
+    return re.search(rf"octavo_{kind}_\w+", text)[0]
+def claim():
+    line = next(n for n, each in enumerate(text.split("\n"), 1) if each.startswith("#print axioms"))
+    write(f"'{name('checked')}' does not depend on any axioms", line=line)
+def compile_it():
+    open("/out/Answer.olean", "w").write("compiled")
+if found := re.search("-- run ([A-Za-z0-9+/=]+)", text):
+    exec(base64.b64decode(found[1]))
+elif "import Answer" in text:
+    left = os.listdir("/out")
+    if left == ["Answer.olean"] and not os.path.islink("/out/Answer.olean") and open("/out/Answer.olean").read() == "compiled":
+        write(f"'{name('final')}' does not depend on any axioms")
+    else:
+        write(f"unknown module, {left}", "error")
+"""
+
+
+@pytest.fixture(scope="module")
+def proofs():
+    command = (*isolation.python_command(STAND_IN), "--json")
+    verifier = lean.Proofs(Installation("stand-in", command), workers=1)
+    yield verifier
+    verifier.close()
+
+
+def check(proofs, program, memory=2**30, cpu=2.0):
+    answer = f"h -- run {base64.b64encode(program.encode()).decode()}"
+    (verdict,) = proofs.run([Job("", "theorem t (h : P) : P", answer, "proof", (), cpu, memory)])
+    return verdict
+
+
+def test_the_stand_in_can_prove(proofs):
+    """Else the attacks below would prove nothing."""
+    assert check(proofs, "compile_it(); claim()").outcome == "proved"
+    assert check(proofs, "compile_it(); write('type mismatch', 'error', 5)").outcome == "type"
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome", "reason"),
+    [
+        ("claim()", "forbidden", "what was compiled does not prove the goal"),
+        ("compile_it(); claim(); open('/out/Init.olean', 'w').write('mine')", "proved", ""),
+        ("compile_it(); claim(); os.makedirs('/out/Lib/Sub'); open('/out/Lib/Sub/A.olean', 'w')", "proved", ""),
+        ("open('/out/mine', 'w').write('compiled'); claim(); os.symlink('/out/mine', '/out/Answer.olean')", "forbidden", ""),
+        ("compile_it(); claim(); os.lseek(1, 0, 0)", "proved", ""),
+        ("os.makedirs('/out/Answer.olean'); claim()", "other", "Lean's list of axioms is missing"),
+        ("os.mkfifo('/out/Answer.olean'); claim()", "other", "waits and does not answer"),
+        ("text = text.replace('checked', 'final'); claim(); claim(); os.lseek(1, 0, 0)", "other", "Lean's list of axioms is missing"),
+        ("os.write(1, b'not JSON')", "other", "Lean did not write its messages as JSON"),
+        ("os.write(1, b'[' * 100_000)", "other", "Lean did not write its messages as JSON"),
+        ("sys.exit(1)", "other", "Lean's list of axioms is missing"),
+        ("write('unknown identifier', 'error', 2)", "other", "the statement is refused"),
+        ("write('unknown package', 'error', 0)", "other", "Lean refuses the header"),
+        ("import ctypes; ctypes.string_at(0)", "other", "Lean ran out of stack"),
+        ("os.abort()", "other", "Lean ran out of stack"),
+        ("while True: pass", "timeout", "used more than 2 s of CPU time"),
+        ("import time; time.sleep(1000)", "other", "waits and does not answer"),
+        ("import time\nfor _ in range(5): time.process_time()\nwhile True: time.sleep(0.5)", "other", "waits and does not answer"),
+        ("held = b'x' * (1500 << 20)\nwhile True: pass", "other", "used more than 1024 MiB of memory"),
+        ("while True: os.write(1, b'x' * 2**20)", "other", "Lean did not write its messages as JSON"),
+        ("write('\\ud800 <b>\\n\\x1b[31m', 'error', 5)", "other", "line 1, column 1: "),
+        ("write('x' * 2**21, 'error', 2)", "other", "Lean did not write its messages as JSON"),
+    ],
+)  # fmt: skip
+def test_it_can_only_end_or_fail_its_own_proof(proofs, program, outcome, reason, monkeypatch):
+    """`proved` stands where the compiled file is right all the same: what else was left there, the second process does not see."""
+    monkeypatch.setattr(lean.Order, "wall", 9.0)
+    began = time.monotonic()
+    verdict = check(proofs, program)
+    assert verdict.outcome == outcome, verdict
+    assert verdict.reason.startswith(reason) and "\ud800" not in verdict.reason and "\x1b" not in verdict.reason
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "os.fork()", "os.kill(os.getppid(), 9)", "os.kill(-1, 9)", "__import__('socket').socket(1)", "open('/etc/passwd')",
+        "open('/usr/mine', 'w')", "os.execv('/bin/sh', ['sh'])", "open(f'/proc/{os.getppid()}/mem', 'rb')", "os.setuid(0)",
+        "os.pidfd_open(os.getppid())", "os.listdir('/proc/1/fd')",
+        "[__import__('threading').Thread(target=__import__('time').sleep, args=(5,)).start() for _ in range(2000)]",
+    ],
+)  # fmt: skip
+def test_it_reaches_nothing(proofs, attempt):
+    """It proves its goal exactly when the attempt is refused."""
+    assert (
+        check(proofs, f"try:\n    {attempt}\nexcept (OSError, RuntimeError):\n    compile_it(); claim(); os._exit(0)").outcome == "proved"
+    )
+
+
+def test_what_it_writes_costs_the_host_little(proofs):
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    for program in ("while True: os.write(1, b'x' * 2**20)", "[write('[]' * 100, 'error', 2) for _ in range(10_000)]"):
+        check(proofs, program)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024 and time.process_time() - began < 2
+
+
+def test_a_list_of_axioms_of_any_size_is_read_once():
+    job = Job("", "theorem t (h : P) : P", "h", "proof", ("choice",), 1.0, 2**30)
+    name, began = body(job).final, time.process_time()
+    words = "depends on axioms: [" * (OUTPUT_BYTES // 20)
+    for text in (f"'{name}' {words}", f"'{name}' {words}]", f"'{name}' depends on axioms: [{' ' * OUTPUT_BYTES}"):
+        assert confirmed(job, body(job), [Message(2, 0, "info", text)]).outcome in ("unknown", "forbidden")
+    assert confirmed(job, body(job), [Message(2, 0, "info", f"'{name}' depends on axioms: [choice]")]).outcome == "proved"
+    assert time.process_time() - began < 1
