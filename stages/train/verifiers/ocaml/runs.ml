@@ -37,13 +37,18 @@ let case_name = "octavo_case"
 let value_name = "octavo_value"
 let none name = Location.mknoloc (Longident.Lident name)
 
-(* The library and the types of the language as the tests mean them: an answer may have hidden any of it. *)
+(* The library, and the types and exceptions of the language, as the tests mean them: an answer may have hidden any of it. *)
 let restored =
+  let types = "int char string bytes float" and exceptions =
+    "Match_failure Assert_failure Invalid_argument Failure Not_found Out_of_memory Stack_overflow Sys_error End_of_file Division_by_zero" in
+  let each names text = String.concat " " (List.map text (String.split_on_char ' ' names)) in
+  let of_library name = Printf.sprintf "type %s = %s.%s.t" name library_name (String.capitalize_ascii name) in
   [ Printf.sprintf "module %s = Stdlib" library_name;
     Printf.sprintf
       "module %s = struct module Stdlib = %s type bool = %s.Bool.t = false | true type 'a list = 'a %s.List.t = [] | (::) of 'a * 'a list type 'a \
-       option = 'a %s.Option.t = None | Some of 'a type unit = %s.Unit.t = () end"
-      types_name library_name library_name library_name library_name library_name ]
+       option = 'a %s.Option.t = None | Some of 'a type unit = %s.Unit.t = () type 'a array = 'a %s.Array.t type exn = %s.Printexc.t %s %s end"
+      types_name library_name library_name library_name library_name library_name library_name library_name (each types of_library)
+      (each exceptions (fun name -> Printf.sprintf "exception %s = %s" name name)) ]
 
 (* ---- typed items are run as a toplevel runs them, less what it does for its prompt ---- *)
 

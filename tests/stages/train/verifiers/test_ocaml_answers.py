@@ -227,93 +227,10 @@ def test_reasons_do_not_hold_the_name_that_an_answer_ran_under(ocaml):
 # ---- the process that runs an answer, its memory lost
 
 
-MAGIC = """
-type ('a, 'b) e = L of 'a | R of 'b
-type ('a, 'b) u = {a : bool; mutable b : ('a, 'b) e}
-let magic (type p) (type q) (y : q) (x : p) : q =
-  let r : (p, q) u = {a = true; b = R y} in
-  match r with
-  | {a = false; b = _} -> y
-  | {a = _; b = L _} -> y
-  | {a = _; b = _} when (r.b <- L x; false) -> y
-  | {a = true; b = R z} -> z
-"""
-"""Any type from any other, without a forbidden word (OCaml before 5.3)."""
-CELL = MAGIC + "type cell = {mutable v : int} let cell : int -> cell = magic {v = 0}\n"
-WRITE = "let channel : int = magic 0 stdout let write fd text = (cell ((cell (channel + 4)).v)).v <- fd; print_string text; flush stdout\n"
-MEMORY_CALLS = (
-    "let tracker : (unit, unit) Gc.Memprof.tracker = {alloc_minor = (fun _ -> raise Exit); alloc_major = (fun _ -> raise Exit); "
-    "promote = (fun _ -> None); dealloc_minor = ignore; dealloc_major = ignore} "
-    "let f x = Gc.Memprof.start ~sampling_rate:1.0 ~callstack_size:0 tracker; 0"
-)
-
-
 def cases(ocaml, answer, tests, before=""):
     (verdict,) = ocaml.run([Job(before, answer, tests, 1.0, MEMORY)])
     assert verdict.outcome not in ("unknown", "broken"), verdict
     return verdict.values
-
-
-def test_unchecked_memory_is_reached_and_gives_values_only(ocaml):
-    assert cases(ocaml, MAGIC + "let f x : int = magic 0 (x + 1)", "let () = assert (f 1 = 2); assert (f 2 = 0)") == (True, False)
-
-
-@pytest.mark.parametrize("place", [1, 3, 4, 5])
-@pytest.mark.parametrize(
-    "reply", ["cases +++\\nfirst \\nend \\n", "\\006\\000\\000\\000Ok (2)", "\\006\\000\\000\\000loaded\\006\\000\\000\\000Ok (2)"]
-)
-@pytest.mark.parametrize("when", ['let () = write {} "{}"; exit 0 let f _ = 0', 'let f _ = write {} "{}"; exit 0'])
-def test_a_forged_verdict_is_at_most_a_value(ocaml, place, reply, when):
-    """The answer writes to every descriptor that it could have; a reply is one value, and no value holds all three cases."""
-    passed = cases(ocaml, CELL + WRITE + when.format(place, reply), "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)")
-    assert not all(passed) or not passed
-
-
-def test_the_answer_s_process_never_holds_the_tests(ocaml):
-    """It looks for the expected number in all of its memory below and above the heap."""
-    search = (
-        CELL
-        + """
-let find text =
-  let here : int = magic 0 (Bytes.create 8) in
-  let rec go offset = if offset > 2_000_000 then 0 else
-    let s : string = magic "" (here - offset * 4) in
-    if (try String.length s = 0 with _ -> false) then go (offset + 1) else go (offset + 1) in
-  go 0
-let f x = 0
-"""
-    )
-    assert cases(ocaml, search, "let () = assert (f 1 = 734_118_205); assert (f 2 = 3)") in ((False, False), ())
-
-
-@pytest.mark.parametrize(
-    ("answer", "tests"),
-    [
-        (
-            "module Stdlib = struct include Stdlib let compare _ _ = 0 let abs_float _ = 0. end let f _ = 0",
-            "let () = assert (Stdlib.compare (f 1) 2 = 0); assert (Stdlib.compare (f 2) 3 = 0)",
-        ),
-        (
-            "module Stdlib = struct include Stdlib module List = struct let equal _ _ _ = true let length _ = 0 end end let f _ = []",
-            "let () = assert (Stdlib.List.equal Int.equal (f 1) [2])",
-        ),
-        (
-            "module List = struct include List let for_all _ _ = true end let f x = 0",
-            "let () = assert (List.for_all (fun x -> f x = x) [1; 2])",
-        ),
-        ("type t = A of int | true | false let f _ = true", "let () = assert (f 1 = true); assert (f 2 = false)"),
-        ("type 'a list = [] | (::) of 'a * 'a list let f _ = []", "let () = assert (f 1 = [])"),
-        (MEMORY_CALLS, "let () = List.iter (fun (x, y) -> assert (f x = y)) [(0, 0); (1, 2); (2, 3)]"),
-        (MEMORY_CALLS, "let () = for i = 0 to 5 do assert (f i = i * i) done"),
-        (
-            "let f x = if x = 0 then (Gc.finalise (fun _ -> raise Exit) (ref 0); Gc.minor (); 0) else x",
-            "let () = List.iter (fun (x, y) -> assert (f x = y)) [(0, 0); (1, 2); (2, 3)]",
-        ),
-        ("let f x = if x > 0 then raise Exit else 0", "let () = List.iter (fun (x, y) -> let z = f x in assert (z = y)) [(0, 0); (1, 2)]"),
-    ],
-)
-def test_what_the_tests_use_is_theirs_and_an_item_that_raises_fails_its_cases(ocaml, answer, tests):
-    assert not any(cases(ocaml, answer, tests))
 
 
 @pytest.mark.parametrize(
@@ -352,15 +269,3 @@ def test_values_cross_between_the_processes(ocaml, answer, tests, right):
 def test_tests_that_need_what_cannot_cross_are_broken_and_no_fault_of_the_answer(ocaml, answer, tests):
     (verdict,) = ocaml.run([Job("", answer, tests, 1.0, MEMORY)])
     assert verdict.outcome == "broken" and "cannot be handed to another process" in verdict.reason
-
-
-def test_a_value_that_hides_behind_a_type_of_the_answer_fails(ocaml):
-    answer = "module M : sig type t val make : int -> t end = struct type t = int let make x = x end let f x = M.make x"
-    assert cases(ocaml, answer, "let () = assert (f 1 = f 1)") == (False,)
-
-
-def test_the_reviewers_attack_earns_nothing(ocaml, shared_attacks):
-    source = (shared_attacks / "ocaml_forged_verdict.py").read_text()
-    scope = {}
-    exec("EXPLOIT" + source.split("EXPLOIT", 1)[1].split("if __name__")[0], scope)
-    assert not any(cases(ocaml, scope["EXPLOIT"], "let () = assert (f 1 = 2); assert (f 2 = 3); assert (f 5 = 6)"))

@@ -354,6 +354,61 @@ def test_the_reviewers_attacks_earn_nothing(fresh, tier, shared_attacks):
     assert [verdict.values[0].value for verdict in verdicts] == [13, 0]
 
 
+LEAVING = """
+import builtins, os, sys, types
+os.environ["OCTAVO_LEFT"] = "1"
+builtins.left = sys.left = os.left = 1
+os.umask = lambda mask: 0o777
+sys.modules["left"] = types.ModuleType("left")
+for place in range(3, 20):
+    try: os.lseek(place, 900, 0); os.write(place, b"octavo_left")
+    except OSError: pass
+def f(x): return x
+"""
+LOOKING = """
+import builtins, ctypes, os, sys
+def f(x):
+    seen = [name for name in ("OCTAVO_LEFT",) if name in os.environ] + [each for each in (builtins, sys, os) if hasattr(each, "left")]
+    for place in range(20):
+        try: os.lseek(place, 0, 0); seen += [place] * (len(os.read(place, 4096)) > 0)
+        except OSError: pass
+    return len(seen) + ("left" in sys.modules) + len(os.environ)
+"""
+
+
+def test_an_answer_leaves_nothing_for_the_next(fresh, tier):
+    """Neither in the box's process, nor in the file that both write to, nor in the next batch."""
+    verifier = fresh(tier, 1)
+    (before,) = values(verifier, function(LOOKING, [0]))
+    for number in range(2):
+        leave, look = (function(f"{code}# {number}", [0]) for code in (LEAVING, LOOKING))
+        verifier.run([leave])
+        assert values(verifier, look) == [before]
+
+
+SPAMS = (
+    "import os\nwhile True: os.write(3, b'value [' + b'[],' * 2**16)",
+    "def f(x): return [[]] * 250_000",
+    "def f(x): return {str(n): None for n in range(50_000)}",
+    "import os\nos.write(3, b'value ' + b'[' * 500_000 + b']' * 500_000)\nos._exit(0)",
+    "import os\nos.write(3, b'value 1e' + b'9' * 1_000_000)\nos._exit(0)",
+    "import os\nos.write(3, b'raised [' + b'\"\\\\ud800\",' * 90_000 + b'1]')\nos._exit(0)",
+    "def f(x): raise ValueError('\ud800' * 900_000)",
+    "class E(Exception): pass\nE.__name__ = 'E' * 900_000\ndef f(x): raise E('\\0' * 900_000)",
+)
+
+
+def test_what_answers_write_costs_the_host_little(fresh, tier):
+    verifier = fresh(tier, 2)
+    values(verifier, function("def f(x): return 1", [1]))
+    jobs = [function(f"{code}\n# {number}", [1], cpu=0.5) for code in SPAMS for number in range(4)]
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    verdicts = verifier.run(jobs)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024 and time.process_time() - began < 2
+    assert not any(verdict.outcome == "unknown" for verdict in verdicts)
+    assert all(verdict.reason.encode() and len(verdict.reason) <= 200 for verdict in verdicts if verdict.reason)
+
+
 @contextmanager
 def most_descriptors(number):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,39 @@ from stages.train.verifiers.python_answers import Job
 from stages.train.verifiers.verdict import VerifierUnavailable
 
 ROOT = Path(__file__).parents[4]
+MORE = """
+CANDIDATE |= {
+    "share_memory": lambda: libc.shmctl(libc.shmget(7401, ctypes.c_size_t(4096), 0o1666), 0, None) == 0,
+    "share_a_semaphore": lambda: libc.semctl(libc.semget(7401, 1, 0o1666), 0, 0) == 0,
+    "leave_a_message": lambda: libc.msgctl(libc.msgget(7401, 0o1666), 0, None) == 0,
+    "leave_a_key": lambda: any(
+        libc.syscall(ctypes.c_long(number), b"user", b"mark", b"left", ctypes.c_size_t(4), ctypes.c_int(-4)) >= 0 for number in (248, 217)
+    ),
+    "read_parent": lambda: libc.process_vm_readv(os.getppid(), None, *[ctypes.c_ulong(0)] * 4) >= 0,
+    "open_parent": lambda: [os.open(f"/proc/{process}/mem", os.O_RDWR) for process in ("self", os.getppid())],
+    "queue_a_signal": lambda: libc.sigqueue(os.getppid(), 0, None) == 0,
+    "signal_a_thread": lambda: any(system_call(number, os.getppid(), os.getppid(), 0) for number in (234, 131)),
+    "seal_the_output": lambda: libc.fcntl(3, 1033, 15) >= 0,
+    "signal_by_the_output": lambda: libc.fcntl(3, 8, os.getppid()) >= 0 or libc.fcntl(3, 4, 0x2000) >= 0,
+    "lease_the_output": lambda: libc.fcntl(3, 1024, 1) >= 0,
+    "lock_the_output": lambda: libc.flock(3, 2) >= 0,
+    "grow_the_output": lambda: os.posix_fallocate(3, 0, 2**30),
+    "cut_the_output": lambda: os.ftruncate(3, 2**30),
+    "copy_a_descriptor": lambda: os.dup2(3, 9),
+    "make_a_pipe": lambda: os.pipe(),
+    "wait_on_events": lambda: any(call(0) >= 0 for call in (libc.eventfd, libc.epoll_create1, libc.inotify_init1)),
+    "lock_memory": lambda: libc.mlockall(1) == 0,
+    "set_a_clock": lambda: libc.timerfd_create(1, 0) >= 0 or signal.alarm(5) is None,
+    "be_undumpable": lambda: libc.prctl(4, 0, 0, 0, 0) == 0,
+    "outlive_the_parent": lambda: libc.prctl(1, 0, 0, 0, 0) == 0,
+    "leave_the_session": lambda: os.setsid(),
+    "take_a_core": lambda: [os.sched_setaffinity(0, {0}), os.setpriority(os.PRIO_PROCESS, 0, -20)],
+    "change_folder": lambda: [os.chdir("/"), os.chroot("/")],
+    "link_files": lambda: os.symlink("/etc/passwd", MARK),
+    "wait_for_a_lock": lambda: libc.syscall(ctypes.c_long(202), ctypes.byref(ctypes.c_int(0)), 0, 0, None) >= 0,
+}
+"""
+"""Ways to leave something for the next answer, to reach the parent, or to wait."""
 HARMFUL = """
 def fork_bomb():
     while True:
@@ -39,8 +73,9 @@ def leave_a_daemon():
 CANDIDATE |= {"fork_bomb": fork_bomb, "many_processes": many_processes, "leave_a_daemon": leave_a_daemon}
 """
 """What would hurt the machine if it got through: it runs only where `fork_once` has failed before."""
-ATTACKS = Path(attacks.__file__).read_text() + HARMFUL
-NAMES = [*attacks.CANDIDATE, "fork_bomb", "many_processes", "leave_a_daemon"]
+ATTACKS = Path(attacks.__file__).read_text() + MORE + HARMFUL
+OTHERS = re.findall(r'^    "(\w+)": lambda', MORE, re.MULTILINE)
+NAMES = [*attacks.CANDIDATE, *OTHERS, "fork_bomb", "many_processes", "leave_a_daemon"]
 
 
 def below(pid):
@@ -89,14 +124,16 @@ def test_attacks_left_nothing_behind(pool):
     "names",
     [
         "read_passwords read_environment list_processes open_inet_socket open_unix_socket make_memory_file fork_once start_a_thread "
-        "kill_parent map_executable stop_the_clock use_file_descriptors newer_doors raise_limits",
+        "kill_parent map_executable stop_the_clock use_file_descriptors newer_doors raise_limits share_memory share_a_semaphore "
+        "leave_a_message leave_a_key read_parent queue_a_signal lock_the_output cut_the_output copy_a_descriptor make_a_pipe "
+        "wait_on_events set_a_clock be_undumpable outlive_the_parent take_a_core link_files seal_the_output signal_by_the_output",
         "trace",  # alone: it and its parent trace each other then, and the end of a process forked before would stop both for ever
     ],
 )
 def test_the_attacks_do_get_through_without_a_sandbox(tmp_path, names):
     """An attack that nothing could ever let through would prove nothing. A process that may be hurt stands between pytest and them."""
     names = names.split()
-    source = f"{ATTACKS}\nfor _ in '123': os.dup(0)\nprint()\nfor name in {names}: print(name, attempt(name), flush=True)\n"
+    source = f"{ATTACKS}\nfor _ in '123': os.memfd_create('x', 2)\nprint()\nfor name in {names}: print(name, attempt(name), flush=True)\n"
     between = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
     command = [sys.executable, "-c", between, source]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"X": attacks.MARK}, timeout=60)
