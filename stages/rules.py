@@ -1,4 +1,4 @@
-"""Stop rules and expectations: the one evaluator, used live while a run trains and again on its recorded history.
+"""Stop rules: the one evaluator, used live while a run trains and again on its recorded history.
 
 A cell that is not finite, null or absent is never a number, and neither is any cell of a step whose gradient was not finite. A rule whose
 quantity is unknown does not fire. With `lasting`, a step at which one of the rule's metrics was not logged does not count, either way.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from stages.contracts.expressions import Comparison, Leaf, comparisons, text, truth
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.stops import Expectation, StopRule, StopRules, read_length
+from stages.contracts.stops import StopRule, StopRules
 
 Seen = float | None | Mapping[str, str]
 """A cell as the recorder's journal holds it: a finite number, null, or {"nonfinite": "nan"}; or as a frame does: inf, and -inf for null."""
@@ -214,36 +214,3 @@ def rule_text(rule: StopRule) -> str:
     if rule.lasting is None and rule.window > 1 and not all(leaf.slope for leaf in comparisons(rule.when)):
         lasting = f", mean over {rule.window} steps"
     return f"{text(rule.when)}{lasting}" + (f", from step {rule.after} on" if rule.after > 1 else "")
-
-
-class Answer(NamedTuple):
-    """What a run says of an expectation. `value`: mean over the window; None, with `why`, when the run did not get there."""
-
-    state: Literal["met", "missed", "not_reached"]
-    value: float | None
-    window: str
-    why: str
-
-
-def answer(expected: Expectation, rows: Iterable[tuple[int, Row]], *, target_steps: int, done: int, share: float) -> Answer:
-    """Score one expectation. `rows`: the run's logged steps, rising. `done`: steps that the run is known to have done. `share`: width of
-    the trailing window in target steps. not_reached: the run ends before the place, or the metric has no number in the window."""
-    at = read_length(expected.at).steps(target_steps)
-    length = window_length(target_steps, share)
-    window = stretch(max(1, at - length + 1), at)
-    if done < at:
-        return Answer("not_reached", None, window, f"the run ends at step {done}" if done else "nothing was logged")
-    trail = Trailing(length)
-    for step, row in rows:
-        if step > at:
-            break
-        trail.move(step, numbers(row).get(expected.metric))
-    trail.move(at, None)
-    value = trail.mean
-    if value is None:
-        return Answer("not_reached", None, window, f"{expected.metric} has no value in {window}")
-    over, under = above(value, expected.bound), below(value, expected.bound)
-    met = over if expected.direction == "above" else under
-    text = beside(value, expected.bound, digits=4) if over or under else bound_text(expected.bound)
-    why = f"{text} is {'' if met else 'not '}{expected.direction} {bound_text(expected.bound)}"
-    return Answer("met" if met else "missed", value, window, why)

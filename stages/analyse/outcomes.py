@@ -1,22 +1,23 @@
 """Findings of stop rules and expectations: what each rule did in each run, and which expectations were met.
 
-Both are evaluated once more, on the recorded history: the evaluator that ran while the run trained must say the same again.
+Rules are evaluated once more, on the recorded history: the evaluator that ran while the run trained must say the same again.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning, rule_metrics
 from stages.analyse.findings import finding, runs_finding
-from stages.analyse.frames import SILENT, Run
+from stages.analyse.frames import SILENT, Run, Window
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.stops import Expectation, StopRule
-from stages.rules import Answer, Firing, Row, Watch, answer, rule_text, stretch
+from stages.contracts.stops import Expectation, StopRule, read_length
+from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, rule_text, stretch, window_length
 
 
 def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
@@ -25,34 +26,41 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
         own: dict[str, Any] = {name: getattr(card, name) for name in ("metric", "place", "direction", "bound")}
         for condition in card.conditions:
             runs = evidence.runs_of(condition)
-            answers = [(run, _answer(card, evidence, run)) for run in runs]
-            counts = [(run, answer.state == "met", f"{answer.state.replace('_', ' ')}: {answer.why}") for run, answer in answers]
+            scored = [(run, *_score(card, evidence, run)) for run in runs]
+            counts = [(run, score.state == "met", f"{score.state.replace('_', ' ')}: {score.why}") for run, score, _ in scored]
             words = {"subject": condition, "expectation": card.name, **own}
             count = runs_finding(evidence, "met", counts, words, evidence.histories(runs))
-            values = [_value(card, evidence, run, answer) for run, answer in answers]
-            scores = tuple(
-                RunScore(run=run.ref.name, state=answer.state, finding=value.id, window=answer.window, why=answer.why)
-                for (run, answer), value in zip(answers, values, strict=True)
-            )
-            yield Expected(expectation=card.name, condition=condition, finding=count.id, runs=scores, **own), [count, *values]
+            scores = tuple(score for _, score, _ in scored)
+            numbers = [number for *_, number in scored]
+            yield Expected(expectation=card.name, condition=condition, finding=count.id, runs=scores, **own), [count, *numbers]
 
 
-def _answer(card: Expectation, evidence: Evidence, run: RunEvidence) -> Answer:
+def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[RunScore, Finding]:
+    """One run: its mean over the window that ends at the place. not_reached: it ends before, or the metric has no number there."""
+    target, log, health = run.ref.target_steps, run.log, run.health
+    at = read_length(card.at).steps(target)
+    window = Window(max(1, at - window_length(target, evidence.card.windows.final) + 1), at)
+    values, value = window.rows(log.values(card.metric)), None
     # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
-    last, health = run.log.last_step, run.health
-    done = max(last + run.log.stride - 1 if last else 0, (health.steps_done or 0) if health else 0)
-    share, target = evidence.card.windows.final, run.ref.target_steps
-    result = answer(card, rows(run.log, {card.metric}), target_steps=target, done=done, share=share)
-    if health and health.stopped and result.state == "not_reached":
-        return result._replace(value=None, why=f"stopped by {health.stopped.rule} at step {health.stopped.step}")
-    return result
-
-
-def _value(card: Expectation, evidence: Evidence, run: RunEvidence, answer: Answer) -> Finding:
+    done = max(log.last_step + log.stride - 1 if log.last_step else 0, (health.steps_done or 0) if health else 0)
+    state: Literal["met", "missed", "not_reached"] = "not_reached"
+    if done >= at and len(values):
+        value = statistics.mean(values.tolist())
+        over, under = above(value, card.bound), below(value, card.bound)
+        state = "met" if (over if card.direction == "above" else under) else "missed"
+        text = beside(value, card.bound, digits=4) if over or under else bound_text(card.bound)
+        why = f"{text} is {'' if state == 'met' else 'not '}{card.direction} {bound_text(card.bound)}"
+    elif health and health.stopped:
+        why = f"stopped by {health.stopped.rule} at step {health.stopped.step}"
+    elif done < at:
+        why = f"the run ends at step {done}" if done else "nothing was logged"
+    else:
+        why = f"{card.metric} has no value in {window}"
     metric = meaning(card.metric)
     words = {"run": run.ref.name, "metric": card.metric, "statistic": card.statistic, "unit": metric.unit, "meaning": metric.says}
-    words |= {"place": card.place, "window": answer.window, "reason": answer.why}
-    return finding(evidence, "expected", answer.value, words=words, sources=evidence.histories([run]))
+    words |= {"place": card.place, "window": str(window), "reason": why}
+    number = finding(evidence, "expected", value, words=words, sources=evidence.histories([run]))
+    return RunScore(run=run.ref.name, state=state, finding=number.id, window=str(window), why=why), number
 
 
 def ruled(evidence: Evidence) -> Iterator[tuple[Ruled, list[Finding]]]:

@@ -1,4 +1,4 @@
-"""Stop rules and expectations: the sections of a spec, and rules with all lengths in steps. `stages/rules.py` is their one evaluator.
+"""Stop rules and expectations: the sections of a spec, and rules with all lengths in steps. `stages/rules.py` evaluates the rules.
 
 A measured quantity is a metric, or the slope of one.
 """

@@ -65,14 +65,28 @@ def test_an_expectation_at_the_end_is_the_final_window(folder: ExperimentFolder)
     assert count.sources[0].sha256 == file_digest(Path(count.sources[0].path))
 
 
-@pytest.mark.parametrize(("bound", "state"), [(0.0624, "met"), (0.0625, "missed")])
-def test_both_sides_of_a_bound(folder: ExperimentFolder, bound: float, state: str) -> None:
-    """Two steps of random-s1 with no reward but one of 8 in two completions: the mean of 0 and 0.125 is 0.0625."""
-    chosen_runs = [Run("random", 1, cells={"reward": {9: 0.0, 10: 0.125}})]
+@pytest.mark.parametrize(
+    ("steps", "values", "bound", "state", "shown"),
+    [
+        (20, (0.0, 0.125), {"above": 0.0624}, "met", "0.0625 is above 0.0624"),
+        (20, (0.0, 0.125), {"above": 0.0625}, "missed", "0.0625 is not above 0.0625"),
+        (60, (1.0, 0.7, 0.7), {"above": 0.8}, "missed", "0.8 is not above 0.8"),  # their mean is 0.7999999999999999 in floats
+        (60, (1.0, 0.7, 0.7), {"below": 0.8}, "missed", "0.8 is not below 0.8"),
+        (60, (1.0, 0.7, 0.7), {"below": 0.81}, "met", "0.8 is below 0.81"),
+        (8, (0.2, 0.6), {"above": 0.3}, "met", "0.4 is above 0.3"),  # two steps of eight, the window of its findings
+    ],
+)
+def test_both_sides_of_a_bound(
+    folder: ExperimentFolder, steps: int, values: tuple[float, ...], bound: dict[str, float], state: str, shown: str
+) -> None:
+    """The window that ends at half of the run holds the values."""
+    half = steps // 2
+    cells = {half - place: value for place, value in enumerate(reversed(values))}
+    chosen_runs = [Run("random", 1, target=steps, steps=steps, cells={"reward": cells})]
     folder = complete(Path(), "bounds", chosen_runs)
-    conclusions = concluded(folder, chosen_runs, expectations=(expectation(at="50%", above=bound, conditions=("random",)),), claims=())
-    assert [run.state for run in conclusions.expectations[0].runs] == [state]
-    assert conclusions.expectations[0].runs[0].why == f"0.0625 is {'' if state == 'met' else 'not '}above {bound}"
+    asked = expectation(at="50%", conditions=("random",), **{"above": None, **bound})
+    [score] = concluded(folder, chosen_runs, expectations=(asked,), claims=()).expectations[0].runs
+    assert (score.state, score.why) == (state, shown)
 
 
 def test_places_that_a_run_did_not_reach(folder: ExperimentFolder) -> None:
