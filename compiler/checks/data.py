@@ -131,8 +131,8 @@ def _column(file: DataFile, count: int | None, gate: GateUse, key: str, column: 
     if lacking and len(lacking) < len(rows):
         yield problem("W378", place, None, lacking=len(lacking), rows=len(rows), row=lacking[0], **facts)
     elif lacking:
-        known = dict.fromkeys(name for _, row in rows[:100] for name in row if name != "id")
-        yield unknown("E378", column, known, place, None, key=key, all=", ".join(known), **facts)
+        columns = dict.fromkeys(name for _, row in rows[:100] for name in row if name != "id")
+        yield unknown("E378", column, columns, place, None, key=key, all=", ".join(columns), **facts)
 
 
 def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:

@@ -39,13 +39,13 @@ def health(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
     section = experiment.spec.health
     if section.profile is not None and section.profile not in PROFILES:
         yield unknown("E328", section.profile, PROFILES, experiment.node("health", "profile").place, all=", ".join(PROFILES))
-    known = kinds(DETECTORS)
+    detectors = kinds(DETECTORS)
     for kind in section.detectors:
         node = experiment.node("health", "detectors", kind)
-        if kind in known:
+        if kind in detectors:
             yield from validated(load(DETECTORS, kind).Settings, node, f"health.detectors.{kind}")[1]
         else:
-            yield unknown("E218", kind, known, node.key or node.place, all=", ".join(known))
+            yield unknown("E218", kind, detectors, node.key or node.place, all=", ".join(detectors))
     own = {"not persistent": "nonfinite", "complete": "steps"}
     logged = logged_by_any(expansion.setups)
     for name, rule in section.gates.items():
@@ -71,7 +71,7 @@ def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
     """E305 metrics of questions and actions, E373 plans that wait for nothing. A profile has the experiment's own."""
     if errors(expansion.problems):
         return
-    spec, known = experiment.spec, question_metrics(expansion)
+    spec, metrics = experiment.spec, question_metrics(expansion)
     why = "a question is answered by what some condition logs, or by a score of the shared evaluation"
     asked = [
         (question.show.metric, node.get("show", "metric"), why)
@@ -84,8 +84,8 @@ def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
             moves = experiment.entries(action.expect, "actions", index, "expect")
             asked += [(move.metric, node.get("metric"), why) for move, node in moves]
     for name, node, why in asked:
-        if node is not None and name not in known:
-            yield unknown("E305", name, known, node.place, why=why, example=known[0])
+        if node is not None and name not in metrics:
+            yield unknown("E305", name, metrics, node.place, why=why, example=metrics[0])
     if experiment.profile is not None:
         return
     yield from _plans(experiment)
@@ -112,7 +112,7 @@ def _change(experiment: Experiment, change: Node) -> Iterator[Diagnostic]:
 
 def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
     spec = experiment.spec
-    known = {
+    declared = {
         "claim": [claim.id for claim in spec.claims],
         "expectation": [expectation.name for expectation in spec.expect],
         "red_flag": [str(number) for number in range(1, len(spec.stop.red_flags) + 1)],
@@ -120,10 +120,10 @@ def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
     for plan, node in experiment.entries(spec.contingency, "contingency"):
         kind, name, waiting = plan.when.waits, plan.when.name.removeprefix("red_flag-"), node.get("if", plan.when.waits)
         words = kind.replace("_", " ")
-        if name not in known[kind] and waiting is not None:
-            first = nearest(name, known[kind]) or next(iter(known[kind]), None)
+        if name not in declared[kind] and waiting is not None:
+            first = nearest(name, declared[kind]) or next(iter(declared[kind]), None)
             fix = f"write `{first}`" if first else f"declare the {words}, or delete the plan"
-            yield unknown("E373", name, known[kind], waiting.place, plan=plan.id, kind=words, fix=fix)
+            yield unknown("E373", name, declared[kind], waiting.place, plan=plan.id, kind=words, fix=fix)
 
 
 FEWEST_SEEDS = 3
@@ -155,20 +155,20 @@ def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
 
 def _metric(claim: Claim, place: Place, sides: list[Setup], scores: list[str]) -> Iterator[Diagnostic]:
     """E305."""
-    known = [*(f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES), *logged_by_all(sides)]
-    if claim.metric in known:
+    metrics = [*(f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES), *logged_by_all(sides)]
+    if claim.metric in metrics:
         return
     is_evaluation = claim.metric.startswith("evaluation.")
     if isinstance(sides[0].train, ImportedTraining):
-        why = ("there is no model to evaluate, and " if is_evaluation else "") + f"what is read of the runs' logs is {listed(known)}"
+        why = ("there is no model to evaluate, and " if is_evaluation else "") + f"what is read of the runs' logs is {listed(metrics)}"
     elif is_evaluation:
         why = f"the evaluation scores {listed(scores)}" if scores else "this spec has no evaluation"
     elif metric(claim.metric) is not None:
         why = f"not every run of {' and '.join(f'`{side.name}`' for side in sides)} logs it"
     else:
         why = "a claim on a metric that nothing produces can never be decided"
-    example = next((name for name in known if name.endswith("pass_share")), known[0])
-    yield unknown("E305", claim.metric, known, place, why=why, example=example)
+    example = next((name for name in metrics if name.endswith("pass_share")), metrics[0])
+    yield unknown("E305", claim.metric, metrics, place, why=why, example=example)
 
 
 def _comparable(claim: Claim, place: Place, sides: list[Setup]) -> Iterator[Diagnostic]:

@@ -106,8 +106,8 @@ def _is_command(root: Node) -> bool:
 
 
 def _no_profile(experiment: Experiment, profile: str) -> Diagnostic:
-    known, stem = sorted(experiment.spec.profiles), experiment.stem
-    return unknown("E320", profile, known, None, file=experiment.document.file, stem=stem, all=", ".join(known) or "none")
+    names, stem = sorted(experiment.spec.profiles), experiment.stem
+    return unknown("E320", profile, names, None, file=experiment.document.file, stem=stem, all=", ".join(names) or "none")
 
 
 def _family_keys(root: Node) -> Iterator[Diagnostic]:

@@ -74,8 +74,8 @@ def reward_condition(text: str, kinds: Mapping[str, str]) -> Expression:
             return Status.model_validate({"gate": gate, "status": seen, "holds": holds})
         if gate in kinds and seen in declared(kinds[gate], "MARKS"):
             return Mark(gate=gate, mark=seen, holds=holds)
-        known = [*SIGNALS, *(f"{name}.{word}" for name, kind in kinds.items() for word in (*STATUSES, *declared(kind, "MARKS")))]
-        raise Unreadable(unknown("E351", word, known, None), token.start("leaf"), len(word))
+        words = [*SIGNALS, *(f"{name}.{word}" for name, kind in kinds.items() for word in (*STATUSES, *declared(kind, "MARKS")))]
+        raise Unreadable(unknown("E351", word, words, None), token.start("leaf"), len(word))
 
     return _read(text, "E350", _REWARD_TOKEN, leaf)
 

@@ -65,11 +65,11 @@ def _parent_file(named: Node, child: str) -> Path:
     path, others = SPECS / f"{named.value}.yaml", ("pipeline", "revisions.lock", child)
     if SLUG.fullmatch(named.value) and named.value not in others and path.is_file():
         return path
-    known = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in others)
+    specs = sorted(path.stem for path in SPECS.glob("*.yaml") if path.stem not in others)
     plain = named.value.partition("@")[0]  # a parent is named without a profile
-    if plain in known:
-        raise Rejected([problem("E336.profile", named.place, word=named.value[:80], plain=plain, known=known)])
-    raise Rejected([unknown("E336", named.value, known, named.place)])
+    if plain in specs:
+        raise Rejected([problem("E336.profile", named.place, word=named.value[:80], plain=plain, known=specs)])
+    raise Rejected([unknown("E336", named.value, specs, named.place)])
 
 
 def _inherited(parent: Node, own: Node) -> Node:
@@ -92,9 +92,9 @@ def with_changes(root: Node, declared: Iterable[tuple[str, Node]]) -> Node:
         if len(parts) > MAX_PARTS:
             problems.append(problem("E338.deep", node.key or node.place, path=short))
         elif rest and isinstance(target.value, list):
-            known = [name for entry in target.value if isinstance(entry.value, dict) for name in entry.value]
-            gates = f"; gates: {listed(known)}" if known else ""
-            problems.append(unknown("E338.gate", rest[0], known, node.key or node.place, target.place, path=short, gates=gates))
+            names = [name for entry in target.value if isinstance(entry.value, dict) for name in entry.value]
+            gates = f"; gates: {listed(names)}" if names else ""
+            problems.append(unknown("E338.gate", rest[0], names, node.key or node.place, target.place, path=short, gates=gates))
         elif not rest and node.value is None and len(keys) > 1 and isinstance(keys[-2], int):  # a gate goes with its entry
             root = _replaced(root, keys[:-1], None)
         else:

@@ -26,12 +26,12 @@ def profile_of(named: str | None, algorithm: str) -> str:
 
 def detectors(profile: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[DetectorCard, ...]:
     """Detector cards of a profile, in its order, with every setting written out; then those that only the spec's `changes` name."""
-    known, own = kinds(DETECTORS), changes or {}
+    detector_kinds, own = kinds(DETECTORS), changes or {}
     wanted = {**PROFILES[profile], **{kind: {**PROFILES[profile].get(kind, {}), **settings} for kind, settings in own.items()}}
     return tuple(
         DetectorCard(kind=kind, settings=load(DETECTORS, kind).Settings.model_validate(settings).model_dump(mode="json"))
         for kind, settings in wanted.items()
-        if kind in known
+        if kind in detector_kinds
     )
 
 

@@ -78,7 +78,7 @@ class When(Frozen):
         Discriminator(lambda value: "(several)" if isinstance(value, list | tuple) else "(one)"),
     ] = Field(None, alias="is", description="Of a claim its verdict or verdicts; of an expectation `missed` or `met`.")
 
-    _one = exactly_one(
+    _exactly_one = exactly_one(
         "claim",
         "expectation",
         "red_flag",
@@ -108,10 +108,10 @@ class When(Frozen):
 
     @model_validator(mode="after")
     def _outcome_fits(self) -> When:
-        kind, known = self.waits.replace("_", " "), OUTCOMES[self.waits]
-        if (self.claim and not self._states) or any(state not in known for state in self._states):
-            fix = f"is: {'refuted' if self.claim else 'missed'}" if known else "delete `is`"
-            raise refused("E209.outcome", kind=kind, known=", ".join(known) or "none", fix=fix)
+        kind, outcomes = self.waits.replace("_", " "), OUTCOMES[self.waits]
+        if (self.claim and not self._states) or any(state not in outcomes for state in self._states):
+            fix = f"is: {'refuted' if self.claim else 'missed'}" if outcomes else "delete `is`"
+            raise refused("E209.outcome", kind=kind, known=", ".join(outcomes) or "none", fix=fix)
         return self
 
 

@@ -37,7 +37,7 @@ class Effect(Section):
     set: float | None = Field(None, ge=0, le=1, description="The reward becomes this.")
     factor: float | None = Field(None, ge=0, le=1, description="The reward is multiplied by this.")
 
-    _one = exactly_one("set", "factor", says="a penalty has", why="each means something else", fix="set: 0.0")
+    _exactly_one = exactly_one("set", "factor", says="a penalty has", why="each means something else", fix="set: 0.0")
 
 
 class Penalty(Effect):
