@@ -216,7 +216,7 @@ def blame(spec: Path) -> Blamed | str:
         return "unknown: git did not answer"
     lines: dict[int, tuple[int, str]] = {}
     commit, number = "", 0
-    for line in porcelain.splitlines():
+    for line in porcelain.split("\n"):  # not splitlines: a comment of a spec may hold other ends of lines
         if match := _BLAMED.fullmatch(line):
             commit, number = match[1], int(match[2])
         elif line.startswith("committer-time "):
@@ -232,7 +232,7 @@ def rule_date(spec: Path, start: int, blamed: Blamed | str) -> RuleDate:
         return RuleDate(None, "unknown: the spec is not here")
     if isinstance(blamed, str):
         return RuleDate(None, blamed)
-    commits = [blamed[line] for line in _rule_lines(spec.read_text(encoding="utf-8").splitlines(), start) if line in blamed]
+    commits = [blamed[line] for line in _rule_lines(spec.read_text(encoding="utf-8").split("\n"), start) if line in blamed]
     if not commits:
         return RuleDate(None, "unknown: git does not know these lines")
     if any(commit and not commit.strip("0") for _, commit in commits):

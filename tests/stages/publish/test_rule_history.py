@@ -85,6 +85,9 @@ def test_a_rule_is_as_old_as_the_newest_of_its_own_lines(spec: Path) -> None:
     assert dates(spec)["one"] == f"2026-11-03 10:00 UTC, commit {head[:10]}" and dates(spec)["two"].startswith("2026-11-01")
     spec.write_text(spec.read_text().replace("above: 0.1", "above: 0.2"))
     assert dates(spec)["one"].startswith("2026-11-03") and dates(spec)["two"] == "not committed yet"
+    spec.write_text(TWO_RULES.replace("Second.", "Second.  # \u2028committer-time 1\u2028"))  # a comment dates nothing
+    git("commit", "-aqm", "comment", at="2026-11-04T10:00:00Z")
+    assert dates(spec)["two"].startswith("2026-11-04")
     new = Path("specs/b.yaml")
     new.write_text(TWO_RULES)
     assert dates(new)["one"] == "not committed yet"
