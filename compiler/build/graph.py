@@ -17,7 +17,7 @@ from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, Model
 TEMPLATES = Path("stages/publish/templates")
 """Templates are no Python, so no code version covers them."""
 SITE = Path("site")
-SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "compare")))
+SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "compare", "policy")))
 """The site stage has no card, so DVC watches its code: all that no page card covers."""
 RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""

@@ -5,26 +5,31 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.build.files import compare, write
 from compiler.build.graph import Pipeline
 from compiler.build.inputs import Inputs
-from compiler.build.pipeline import live, named
+from compiler.build.pipeline import SPECS, live, named
 from compiler.commands.verify_lock import DUE, against_locks, due
-from compiler.compile import Compiled, compile_all, project
+from compiler.compile import Compiled, Project, compile_all, project
 from compiler.lock.files import Cache, Files
 from compiler.problems import catalogue, listed
 from compiler.render import LIMIT, colour, render
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic, Place
-from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.layout import RUNS, ExperimentFolder, RunFolder
 from stages.publish.verification import Comparison, Difference, Verification, Verified
 
 IMPORT = "stages.train.collect"
+_RUN = RunFolder(Path())
+_RUN_FILES = {_RUN.card.name, _RUN.import_card.name, _RUN.imported.name, _RUN.retry.name, _RUN.attempts.name, _RUN.outcome.name} | {
+    path.name for path in (_RUN.history, _RUN.completions, _RUN.evaluation, _RUN.health)
+}
 SHOWN = 4
 """Stages named that are due."""
 _KINDS = (
@@ -33,6 +38,7 @@ _KINDS = (
     ("runs", ("S495",), "runs: ledger, outcome, history and evaluation, against each other and the lineage"),
     ("sources read again", ("S496",), "imported runs read again from their sources, against history, outcome and imported.json"),
     ("findings computed again", ("S488",), "findings computed again from the files, with health, figures, page and passports"),
+    ("files nothing made", ("S497",), "files of the experiment, against what its spec and its stages make"),
     ("files of the site", ("S489",), "files of the built site, against one that is built again from the pages"),
 )
 
@@ -47,7 +53,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 
 
 def verify(names: Sequence[str], inputs: Inputs) -> Verification:
-    """Verify the named experiments, or all that are live. Raises Rejected for specs that do not compile."""
+    """Verify the named experiments, or all that are live with what they share. Raises Rejected for specs that do not compile."""
     from stages.publish.verify import verify_site
 
     inputs.sources_may_be_absent = True
@@ -57,15 +63,22 @@ def verify(names: Sequence[str], inputs: Inputs) -> Verification:
     with ThreadPoolExecutor(max_workers=min(len(compiled) or 1, os.cpu_count() or 1)) as pool:
         verified = list(pool.map(lambda each: _verify(each, files, cache), compiled))
     pages = {report.experiment: page for report, page, _ in verified}
-    site = verify_site(pages, due={report.experiment for report, _, is_due in verified if is_due}, only=pages if names else ())
+    due_pages = {report.experiment for report, _, is_due in verified if is_due}
+    retired, strays = _not_live(pages)
+    site = verify_site(pages, due=due_pages, only=pages if names else (), strays=strays)
     no_site = () if site else ("no site is built, so none was checked",)
     reports = [report.model_copy(update={"notes": (*report.notes, *no_site)}) for report, _, _ in verified]
+    if not names:
+        site = _shared(compiled, site, files, cache)
+        differences = (*(_stray(RUNS / name / "page", "no spec makes this page") for name in sorted(strays)), *site.differences)
+        notes = tuple(f"{RUNS / name / 'page'} is of no live experiment; to check it: octavo verify {name}" for name in sorted(retired))
+        site = site.model_copy(update={"differences": differences, "notes": (*site.notes, *notes)})
     return Verification(experiments=(*reports, *([site] if site else [])))
 
 
 def _verify(compiled: Compiled, files: Files, cache: Cache) -> tuple[Verified, dict[str, bytes], bool]:
     """(the report, the files of the page as they should be, whether the page is to be made anew)."""
-    from stages.publish.verify import verify as from_files
+    from stages.publish.verify import verify as verify_files
 
     folder = ExperimentFolder(RUNS / compiled.experiment.name)
     texts = project([compiled], with_site=False)
@@ -73,20 +86,23 @@ def _verify(compiled: Compiled, files: Files, cache: Cache) -> tuple[Verified, d
         what, fix = "nothing of it has been run", f"dvc repro {folder.pipeline}"
         nothing = Difference(code="E494", path=folder.root.as_posix(), what=what, fix=fix)
         return Verified(experiment=folder.name, checked={}, differences=(nothing,)), {}, True
-    generated = list(_generated(texts.files, texts.once))
+    generated = list(
+        _generated({**texts.files, **{path: text for path, text in texts.ignored.items() if os.path.exists(path)}}, texts.once)
+    )
     if folder.page.is_dir():  # it is rendered again, and names places in the spec
         write(texts.ignored, {})
     waiting = due(texts.pipelines, texts.files, files)
     locked = against_locks(texts.pipelines, files, cache, waiting, _absent(texts.pipelines))
+    unmade, left = _unmade(texts, {run.name for run in compiled.expansion.runs})
     rest, page = Verified(experiment=folder.name, checked={}, differences=()), dict[str, bytes]()
     if all(map(os.path.isfile, texts.files)):
-        rest, page = from_files(folder, waiting.following, waiting.cards)
+        rest, page = verify_files(folder, waiting.following, waiting.cards)
     sizes = {"generated files": len(texts.files), "locked files": len(locked.files), "bytes": sum(locked.files.values())}
     report = Verified(
         experiment=folder.name,
         checked={**sizes, **rest.checked},
-        differences=tuple(dict.fromkeys([*generated, *locked.differences, *rest.differences, *waiting.stages.values()])),
-        notes=tuple(dict.fromkeys([*locked.notes, *rest.notes])),
+        differences=tuple(dict.fromkeys([*generated, *locked.differences, *unmade, *rest.differences, *waiting.stages.values()])),
+        notes=tuple(dict.fromkeys([*locked.notes, *left, *rest.notes])),
     )
     return report, page, "page" in waiting.following
 
@@ -97,7 +113,53 @@ def _absent(pipelines: Sequence[Pipeline]) -> frozenset[str]:
     return frozenset(path for stage in imports for path in stage.deps if not path.startswith(f"{RUNS}/") and not os.path.exists(path))
 
 
-def _generated(files: dict[str, str], once: dict[str, str]) -> Iterator[Difference]:
+def _shared(compiled: Sequence[Compiled], site: Verified | None, files: Files, cache: Cache) -> Verified:
+    """The report on the site, with the pipeline of the whole project and its lock."""
+    texts = project(compiled, with_site=True)
+    pipeline = texts.pipelines[-1]
+    path, lock = pipeline.path.as_posix(), files.text("dvc.lock") or ""
+    differences, notes = list(_generated({path: texts.files[path]}, {})), list[str]()
+    if site or lock:
+        ran = tuple(stage for stage in pipeline.stages if stage.outs or f"\n  {stage.name}:\n" in lock)  # `complete` ends without a record
+        absent = frozenset() if site else frozenset(out for stage in ran for out in stage.outs)
+        locked = against_locks([replace(pipeline, stages=ran)], files, cache, absent=absent)
+        differences, notes = [*differences, *locked.differences], locked.notes
+    report = site or Verified(experiment="(site)", checked={}, differences=())
+    return report.model_copy(update={"differences": (*differences, *report.differences), "notes": (*report.notes, *notes)})
+
+
+def _not_live(pages: Container[str]) -> tuple[set[str], set[str]]:
+    """Names of other experiments that have a page: those with a spec, and those without one."""
+    others = {page.parent.name for page in RUNS.glob("*/page") if page.parent.name not in pages}
+    retired = {name for name in others if os.path.isfile(SPECS / f"{name.partition('@')[0]}.yaml")}
+    return retired, others - retired
+
+
+def _unmade(texts: Project, runs: Set[str]) -> tuple[list[Difference], list[str]]:
+    """(files in the folders of the pipelines that nothing makes, notes on runs that the spec no longer has)."""
+    made = {*texts.files, *texts.once, *texts.ignored, *(pipeline.path.with_name("dvc.lock").as_posix() for pipeline in texts.pipelines)}
+    outs = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
+    differences, left = list[Difference](), dict[str, None]()
+    for root in (pipeline.path.parent for pipeline in texts.pipelines):
+        for path in sorted(root.rglob("*")):
+            below = path.relative_to(root)
+            run, file = below.parts[0], below.relative_to(below.parts[0]).as_posix()
+            if (path.is_dir() and not path.is_symlink()) or path.as_posix() in made or path.name == ".gitignore":
+                continue
+            if any(place.as_posix() in outs for place in (path, *path.parents)) or (run in runs and file == _RUN.attempts.name):
+                continue
+            if run not in runs and (file in _RUN_FILES or file.startswith(f"{_RUN.adapter}/")):
+                left[f"{root / run} is left of a run that the spec no longer has; nothing reads it"] = None
+            else:
+                differences.append(_stray(path, "no stage and no spec makes this file"))
+    return differences, list(left)
+
+
+def _stray(path: Path, what: str) -> Difference:
+    return Difference(code="S497", path=path.as_posix(), what=what, fix=f"git log -- {path}, and remove it when it is not yours")
+
+
+def _generated(files: Mapping[str, str], once: Mapping[str, str]) -> Iterator[Difference]:
     """Cards and pipelines that are not what the spec compiles to, field by field."""
     compiled = Comparison("E402", "what the spec compiles to", "octavo compile, then dvc repro")
     differing = compare(files, once).differing

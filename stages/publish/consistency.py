@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,25 +28,32 @@ from stages.publish.verification import LIMIT, Comparison, Difference
 
 _IMPORT_AGAIN = "stages.train.collect"
 _FEW = 3
+T = TypeVar("T")
 
 
 def contradictions(experiment: ExperimentFolder) -> tuple[list[Difference], dict[str, int]]:
-    """(files that contradict each other, counts of what was compared). A missing file is no contradiction: locks and stages miss it."""
-    problems: list[Difference] = []
-    checked = {"runs": 0, "files of the lineage": 0}
+    """(files that contradict each other or cannot be read, counts of what was compared). A missing file is no contradiction: locks and
+    stages miss it."""
+    problems = list[Difference]()
+    runs = _read(lambda: read(PageCard, experiment.page_card).runs, problems)
+    for ref in runs:
+        problems += _read(partial(_run, experiment.run(ref.name)), problems)
+    lineage = experiment.page / "lineage.json"
+    files = _read(lambda: read(Lineage, lineage).files, problems) if lineage.exists() else []
+    for file in files:
+        path = Path(file.path)
+        now = file_digest(path) if path.exists() else file.sha256
+        problems += _unequal(path, "", "it is not the file that the page's lineage names", file.sha256[:16], now[:16])
+    return problems, {"runs": len(runs), "files of the lineage": len(files)}
+
+
+def _read(files: Callable[[], Iterable[T]], problems: list[Difference]) -> list[T]:
+    """What the files give; nothing, and a problem, where one of them cannot be read."""
     try:
-        for ref in read(PageCard, experiment.page_card).runs:
-            problems += _run(experiment.run(ref.name))
-            checked["runs"] += 1
-        lineage = experiment.page / "lineage.json"
-        for file in read(Lineage, lineage).files if lineage.exists() else ():
-            path = Path(file.path)
-            now = file_digest(path) if path.exists() else file.sha256
-            problems += _unequal(path, "", "it is not the file that the page's lineage names", file.sha256[:16], now[:16])
-            checked["files of the lineage"] += 1
+        return list(files())
     except ArtifactError as error:
         problems.append(Difference(code="S495", path=error.path, what=error.what, fix=error.fix))
-    return problems, checked
+        return []
 
 
 def _run(run: RunFolder) -> Iterator[Difference]:
@@ -108,7 +117,7 @@ def imports_again(experiment: ExperimentFolder, due: Set[str]) -> tuple[list[Dif
     if not runs:
         return [], 0, []
     with tempfile.TemporaryDirectory(prefix="octavo-verify-") as scratch:
-        ran = run_module(_IMPORT_AGAIN, ["--into", scratch, *(run.root.as_posix() for run in runs)])
+        ran = run_python(["-m", _IMPORT_AGAIN, "--into", scratch, *(run.root.as_posix() for run in runs)])
         states = {run: state for state, _, run in (line.partition(" ") for line in ran.stdout.splitlines())}
         problems = [difference for run in runs if states.get(run.name) == "same" for difference in _imports(experiment, run, Path(scratch))]
     if ran.returncode:
@@ -163,11 +172,10 @@ def _history(path: Path) -> dict[tuple[str, int, str], str]:
     return {(attempt, step, metric): state if value is None else repr(value) for attempt, step, metric, value, state in rows}
 
 
-def run_module(
-    module: str, arguments: Sequence[str], folder: Path | None = None, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a stage's module as DVC runs it; its output is kept, and nothing is raised."""
+def run_python(arguments: Sequence[str], folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python on the code of this project, as DVC does; its output is kept, and nothing is raised."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
-    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, errors="replace", check=False)
+    variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=variables, capture_output=True, text=True, errors="replace", check=False
+    )

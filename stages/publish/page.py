@@ -157,6 +157,7 @@ def _files_of_run(run: RunFiles) -> Iterator[_File]:
     by = f"attempt {run.outcome.attempt}" if run.outcome else "an attempt"
     for path in (folder.history, folder.completions, folder.imported, folder.outcome):
         yield path, None, by
+    yield folder.attempts, None, "attempts"
     yield folder.health, None, "stage screen"
 
 

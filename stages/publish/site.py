@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def build(pages: Mapping[str, Path], folder: Path) -> None:
     (docs / "experiments" / "index.md").write_text(overview(experiments), encoding="utf-8")
     YAML(typ="safe").dump(settings(docs, experiments), folder / "mkdocs.yml")  # not as JSON: a title may be longer than a plain key
     shutil.rmtree(new, ignore_errors=True)
-    _mkdocs(folder / "mkdocs.yml")
+    _mkdocs(folder / "mkdocs.yml", max((summary.data_until or "" for summary in experiments), default=""))
     put_policies(new, (new / FRAME).with_suffix(".html"))
     write_static_pages(new, static)
     _write_missing(new / "404.html")
@@ -128,9 +129,11 @@ def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
     return {"INHERIT": inherited, **places, "nav": nav, "not_in_nav": "experiments/", "extra": {"scope": SCOPE}}
 
 
-def _mkdocs(settings_file: Path) -> None:
+def _mkdocs(settings_file: Path, newest: str) -> None:
+    """`newest`: when the newest data were made; the site's files hold no later date, so that the same pages give the same bytes."""
+    date = int(datetime.fromisoformat(newest).timestamp()) if newest else 0
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(settings_file)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SOURCE_DATE_EPOCH": str(date)}
     built = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if built.returncode:
         words = re.sub(r"\x1b\[[0-9;]*m", "", built.stderr + built.stdout).strip()

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 
-from stages.contracts.artifact import ArtifactError, file_digest, read
+from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
 from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
-from stages.publish.consistency import contradictions, imports_again, run_module
+from stages.publish.consistency import contradictions, imports_again, run_python
 from stages.publish.experiment import RECORDED, RULES, load
 from stages.publish.rule_history import whole_history
 from stages.publish.site import build, page_folders
@@ -32,12 +31,22 @@ STAGES = {
     "draw": "stages.analyse.draw",
     "page": "stages.publish.page",
 }
+_IN_TURN = """
+import runpy, sys
+modules, sys.argv[1:] = sys.argv[2:], sys.argv[1:2]
+for module in modules:
+    print("stage", module, file=sys.stderr, flush=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+"""Runs the stages of an experiment one after the other in one process, which loads pandas once."""
 _LINKED = {".parquet", ".safetensors"}
 _ERROR = re.compile(r"error (?P<code>[ES]\d{3}): (?P<what>.*?)(?:\n  why: .*?)?(?:\n  fix: (?P<fix>[^\n]*))?\s*$", re.DOTALL)
 SITE = BUILD / "site"
 _SITE = Comparison("S489", "what the pages give", "dvc repro builds the site again")
-_DATED = {"sitemap.xml", "sitemap.xml.gz"}
-"""Files of the site that hold the day on which it was built."""
 _AGE = re.compile(rb"<!-- age -->.*?<!-- /age -->", re.DOTALL)
 """Banners about files that changed since the page was built, which a site may be older than."""
 
@@ -67,26 +76,27 @@ def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set
 def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> tuple[dict[str, bytes], Difference | None]:
     """Run the stages after training again, except those that are due, without writing into the project: (path -> what it should hold,
     of all outputs of the stages that ran; why a stage failed)."""
-    rules, files = (experiment.page / RULES).absolute(), dict[str, bytes]()
+    rules, stages = (experiment.page / RULES).absolute(), [stage for stage in STAGES if stage not in due]
     with _scratch(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
         environment = {RECORDED: rules.as_posix()} if rules.is_file() else {}
-        for stage in (stage for stage in STAGES if stage not in due):
-            ran = run_module(STAGES[stage], [f"{RUNS}/{experiment.name}"], root, environment)
-            if ran.returncode:
-                return files, _refusal(experiment, stage, ran)
-            files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in _outputs(folder, stage)}
-    return files, None
+        modules = [STAGES[stage] for stage in stages]
+        ran = run_python(["-c", _IN_TURN, f"{RUNS}/{experiment.name}", *modules], root, **environment)
+        failed = ran.stderr.rpartition("stage stages.")[2].partition("\n")[0] if ran.returncode else ""
+        done = [stage for stage in stages if STAGES[stage] != f"stages.{failed}"]
+        files = {path.relative_to(root).as_posix(): path.read_bytes() for stage in done for path in _outputs(folder, stage)}
+    return files, _refusal(experiment, f"stages.{failed}", ran.stderr) if failed else None
 
 
-def _refusal(experiment: ExperimentFolder, stage: str, ran: subprocess.CompletedProcess[str]) -> Difference:
-    error, module = _ERROR.search(ran.stderr), STAGES[stage]
-    words = error["what"] if error else ran.stderr[-300:] or f"exit code {ran.returncode}"
+def _refusal(experiment: ExperimentFolder, module: str, words: str) -> Difference:
+    error = _ERROR.search(words.rpartition(f"stage {module}\n")[2])
+    stage = next(stage for stage in STAGES if STAGES[stage] == module)
+    what = " ".join((error["what"] if error else words[-300:]).split())
     return Difference(
         code=error["code"] if error else "S495",
         path=experiment.root.as_posix(),
         cell=module,
-        what=f"{stage} could not compute again what it wrote, so nothing after it was checked: {' '.join(words.split())}",
+        what=f"{stage} could not compute again what it wrote, so nothing after it was checked: {what}",
         fix=(error["fix"] if error else None) or f"python -m {module} {RUNS}/{experiment.name}",
     )
 
@@ -128,10 +138,18 @@ def _copy(source: Path, target: Path) -> None:
 
 def _outputs(folder: ExperimentFolder, stage: str) -> list[Path]:
     if stage == "screen":
-        return sorted(folder.root.glob("*/health.json"))
+        return [path for run in _runs(folder) if (path := folder.run(run).health).is_file()]
     if stage == "conclude":
         return [folder.findings] if folder.findings.exists() else []
     return sorted(path for path in (folder.figures if stage == "draw" else folder.page).rglob("*") if path.is_file())
+
+
+def _runs(folder: ExperimentFolder) -> list[str]:
+    """Names of the runs on the page's card; none when it cannot be read."""
+    try:
+        return [run.name for run in read(PageCard, folder.page_card).runs]
+    except (ArtifactError, OSError):
+        return []
 
 
 def differences(
@@ -153,26 +171,16 @@ def differences(
         if "page" not in due and (experiment.page / RULES).is_file():
             changed, notes = against_git(experiment, _again(experiment, "page"))
             problems += changed
-        declared = _declared(experiment)
-        for name, stage in stage_of.items():
-            if name not in files and stage == "screen" and declared and Path(name).parent.name not in declared:
-                notes.append(f"{name} is left of a run that the spec no longer has; nothing reads it")
-            elif name not in files:
-                problems.append(_difference(name, "no stage writes this file", "nothing", "a file", _again(experiment, stage)))
+        unmade = [name for name in stage_of if name not in files]
+        problems += [
+            _difference(name, "no stage writes this file", "nothing", "a file", _again(experiment, stage_of[name])) for name in unmade
+        ]
     problems.sort(key=lambda problem: problem.cell.endswith("sha256"))  # the numbers first, then the hashes of what they came from
     return list(dict.fromkeys(problems)), notes
 
 
 def _difference(path: str, what: str, expected: str, there: str, fix: str, cell: str = "") -> Difference:
     return Difference(code="S488", path=path, cell=cell, what=what, expected=expected, found=there, fix=fix)
-
-
-def _declared(experiment: ExperimentFolder) -> set[str]:
-    """Names of the runs on the page's card; none when it cannot be read."""
-    try:
-        return {run.name for run in read(PageCard, experiment.page_card).runs}
-    except (ArtifactError, OSError):
-        return set()
 
 
 def _again(experiment: ExperimentFolder, stage: str) -> str:
@@ -212,15 +220,17 @@ def _written(rule: Written | None) -> str:
     return "nothing" if rule is None else rule.written + (f" ({rule.late})" if rule.late else "")
 
 
-def verify_site(pages: Mapping[str, Mapping[str, bytes]], *, due: Set[str], only: Iterable[str] = ()) -> Verified | None:
+def verify_site(
+    pages: Mapping[str, Mapping[str, bytes]], *, due: Set[str], only: Iterable[str] = (), strays: Set[str] = frozenset()
+) -> Verified | None:
     """The built site against one that is built again from `pages` (experiment -> its files as computed again) and from the pages of all
-    other experiments. `due`: experiments whose page is to be made anew, which are left out; `only`: the experiments that are asked for,
-    all and the common pages when empty. None when no site was built."""
+    other experiments but `strays`. `due`: experiments whose page is to be made anew, which are left out; `only`: the experiments that are
+    asked for, all and the common pages when empty. None when no site was built."""
     if not SITE.is_dir():
         return None
     with tempfile.TemporaryDirectory(prefix="octavo-verify-") as name:
         scratch = Path(name)
-        folders = dict(page_folders(RUNS))
+        folders = {experiment: folder for experiment, folder in page_folders(RUNS).items() if experiment not in strays}
         for experiment, files in pages.items():
             if "summary.json" in files:
                 folders[experiment] = scratch / experiment / "page"
@@ -240,18 +250,16 @@ def verify_site(pages: Mapping[str, Mapping[str, bytes]], *, due: Set[str], only
 
 
 def _files(site: Path, wanted: tuple[str, ...], unchecked: tuple[str, ...]) -> dict[str, Path]:
-    """Place -> file of the site, which is compared by its digest."""
-    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_file() and path.name not in _DATED}
+    """Place -> file or link of the site."""
+    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_symlink() or path.is_file()}
     return {name: path for name, path in files.items() if name.startswith(wanted or "") and not (unchecked and name.startswith(unchecked))}
 
 
 def _site_file(name: str, expected: Path | None, found: Path | None) -> list[Difference]:
     path = SITE / name
-    if expected is None or found is None:
+    if expected is None or found is None or found.is_symlink():
         gone = next((folder for folder in reversed(path.parents) if SITE in folder.parents and not folder.exists()), path)
         what = "the site lacks it" if found is None else "no page gives this file"
         return [Difference(code="S489", path=gone.as_posix(), what=what, fix=_SITE.fix)]
-    if file_digest(expected) == file_digest(found):
-        return []
-    old, new = (_AGE.sub(b"", file.read_bytes()) for file in (expected, found))
-    return _SITE.differences(path.as_posix(), old, new, limit=1)
+    new, old = expected.read_bytes(), found.read_bytes()
+    return _SITE.differences(path.as_posix(), new if _AGE.search(old) else _AGE.sub(b"", new), old, limit=1)
