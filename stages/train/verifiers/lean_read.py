@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from ruamel.yaml import YAML
 
 from stages.train.verifiers.lean_text import Body, Job
 from stages.train.verifiers.verdict import Checked, printable, unknown
@@ -21,32 +24,8 @@ class Message(NamedTuple):
     kind: str = ""
 
 
-_CLASSES = (
-    (
-        "timeout",
-        r"\(deterministic\) timeout|maximum number of heartbeats|maximum recursion depth|deep recursion|[Ss]tack overflow",
-    ),
-    ("type", r"^\s*[Ff]ailed to (synthesize|infer|elaborate)"),
-    (
-        "tactic",
-        r"^\s*(unsolved goals|[Nn]o goals|[Tt]actic|.{0,40}\bfailed\b|.{0,40}made no progress|[Dd]id not find|"
-        r".{0,20}motive is not type correct|The rfl tactic|omega could not|linarith|[Cc]ase tag|([Uu]nused |[Ii]nvalid )?[Aa]lternative|"
-        r"[Uu]nable to (derive|prove|solve|find)|[Cc]ould not unify|The goal|[Ii]nsufficient number of|[Tt]oo many|"
-        r".{0,40}not an inductive|[Uu]nexpected number of)",
-    ),
-    (
-        "type",
-        r"[Tt]ype mismatch|[Uu]nknown (identifier|constant|namespace|universe|free)|[Ff]ailed to (synthesize|infer|elaborate|unify)|"
-        r"[Ff]unction expected|[Dd]on't know how to synthesize|[Ii]nvalid|[Aa]mbiguous|[Cc]ould not synthesize|has type|"
-        r"typeclass instance|is expected|cannot coerce|numerals|overloaded|universe|unexpected bound|does not exist|"
-        r"Fields missing|no such field|not a structure|\(kernel\)|[Ee]xpected type|constructor",
-    ),
-)
-"""The first pattern that fits says the class of an error; none of them: `other`."""
-_SYNTAX = re.compile(
-    r"^\s*(unexpected (token|identifier|end of input|character|syntax)|expected |unterminated |unknown tactic\b|invalid escape|missing )|"
-    r"expected command"
-)
+(_, _SYNTAX), *_CLASSES = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+"""(class of an error, pattern of its text); the first that fits says the class; none of them: `other`."""
 _NOT_ERRORS = re.compile(r"^internal exception #\d+$")
 
 
@@ -103,7 +82,7 @@ def _failed(job: Job, body: Body, errors: Sequence[Message]) -> Checked:
     outcome = (
         "tactic" if first.kind.startswith("Tactic.") else next((name for name, words in _CLASSES if re.search(words, first.text)), "other")
     )
-    if unparsed := next((message for message in errors if _SYNTAX.search(message.text)), None):
+    if unparsed := next((message for message in errors if re.search(_SYNTAX, message.text)), None):
         first, outcome = unparsed, "syntax"
     elif first.line >= body.check_line and job.form == "file":
         return Checked("forbidden", f"does not prove the goal that it was given: {printable(first.text)}")

@@ -10,7 +10,10 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from ruamel.yaml import YAML
 
 from stages.train.verifiers.verdict import Checked, printable
 
@@ -58,20 +61,7 @@ _COMMENT = re.compile(r"--[^\n]*|/-(?:(?!/-|-/).)*-/", re.DOTALL)
 _HIDES = re.compile(r"[\"«]|\S(?:--|/-)")
 _TOKEN = re.compile(r"@\[|#[A-Za-z_]\w*|[^\W\d][\w.'!?₀-₉]*")
 _IMPORT = re.compile(r"\s*import\s+([\w.]+)[^\S\n]*(?:\n|$)")
-_FORBIDDEN = (
-    "sorry sorryAx admit axiom macro macro_rules notation notation3 elab elab_rules syntax declare_syntax_cat attribute unsafe extern "
-    "csimp implemented_by run_cmd run_tac run_elab run_meta by_elab initialize builtin_initialize native_decide bv_decide infix infixl "
-    "infixr prefix postfix simproc simprocs dsimproc dsimprocs simproc_decl binder_predicate unif_hint "
-    "include_str import opaque erase_aux_discr @["
-)
-FORBIDDEN = frozenset(_FORBIDDEN.split())
-"""Commands, tactics and words that an answer may not hold, comments aside."""
-FORBIDDEN_PARTS = frozenset(["sorryAx", "ofReduceBool", "ofReduceNat", "trustCompiler", "reduceBool", "reduceNat"])
-"""Parts of a name that it may not hold."""
-FORBIDDEN_ROOTS = frozenset(["Lean", "IO", "System"])
-"""First parts of a name: the compiler's own code, and input and output."""
-OPTIONS = ("maxHeartbeats", "maxRecDepth", "synthInstance.", "linter.", "autoImplicit", "relaxedAutoImplicit")
-"""What `set_option` may set."""
+_WORDS = {name: frozenset(words.split()) for name, words in YAML(typ="safe").load(Path(__file__).with_suffix(".yaml")).items()}
 
 
 def refused(job: Job) -> Checked | None:
@@ -81,10 +71,14 @@ def refused(job: Job) -> Checked | None:
     tokens = _TOKEN.findall(without_comments(_without_imports(job)))
     for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         parts = [part for part in token.split(".") if part != "_root_"]
-        words = FORBIDDEN.intersection((token, *parts)) or FORBIDDEN_PARTS.intersection(parts)
-        if words or token.startswith("#") or FORBIDDEN_ROOTS.intersection(parts[:1]):
+        is_bad = (
+            {*_WORDS["forbidden"]} & {token, *parts}
+            or {*_WORDS["forbidden_parts"]} & {*parts}
+            or {*_WORDS["forbidden_roots"]} & {*parts[:1]}
+        )
+        if is_bad or token.startswith("#"):
             return Checked("forbidden", f"uses `{printable(token)}`, which answers may not")
-        if token == "set_option" and not following.startswith(OPTIONS):
+        if token == "set_option" and not following.startswith(tuple(_WORDS["options"])):
             return Checked("forbidden", f"sets the option `{printable(following)}`, which answers may not")
     too_long = len(job.answer.encode("utf-8", "replace")) > ANSWER_BYTES
     return Checked("other", f"longer than {ANSWER_BYTES // 1024} KiB") if too_long else None

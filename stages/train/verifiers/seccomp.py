@@ -12,23 +12,15 @@ import contextlib
 import errno
 import functools
 import tempfile
+from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from stages.train.verifiers.verdict import VerifierUnavailable
 
-_COMPUTE = (
-    "read readv write writev close lseek fstat munmap mremap madvise brk rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack "
-    "getpid gettid getppid getuid geteuid getgid getegid clock_gettime clock_getres gettimeofday time times getrusage getrandom "
-    "sched_yield sched_getaffinity uname sysinfo getitimer exit exit_group restart_syscall set_robust_list rseq membarrier getcpu getrlimit"
-)
-_PROGRAM_DENIED = (
-    "ptrace mount umount2 unshare setns keyctl add_key request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter "
-    "io_uring_register kexec_load kexec_file_load init_module finit_module delete_module process_vm_readv process_vm_writev "
-    "open_by_handle_at name_to_handle_at chroot pivot_root swapon swapoff acct quotactl reboot sethostname setdomainname personality "
-    "fsopen fsconfig fsmount fspick move_mount open_tree mount_setattr memfd_secret pidfd_getfd kcmp syslog iopl ioperm clock_settime "
-    "settimeofday adjtimex clock_adjtime vhangup nfsservctl lookup_dcookie socket socketpair connect bind listen accept accept4"
-)
-_CHECKER_DENIED = " fork vfork kill tkill tgkill pidfd_open pidfd_send_signal setpriority sched_setaffinity prctl seccomp"
+_NAMES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+"""Filter -> names of system calls."""
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020080
 """CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}."""
@@ -54,7 +46,7 @@ def candidate() -> bytes:
     """Filter of the process that runs model-written code."""
     lib = _library()
     rules = lib.SyscallFilter(lib.ERRNO(errno.EPERM))
-    _add(rules, lib.ALLOW, _COMPUTE)
+    _add(rules, lib.ALLOW, _NAMES["candidate_allowed"])
     for name in ("mmap", "mprotect"):
         rules.add_rule(lib.ALLOW, name, lib.Arg(2, lib.MASKED_EQ, _PROT_EXEC, 0))
     rules.add_rule(lib.ALLOW, "ioctl", lib.Arg(1, lib.EQ, _TCGETS))  # isatty
@@ -67,13 +59,13 @@ def candidate() -> bytes:
 @functools.cache
 def program() -> bytes:
     """Filter of a whole program inside bubblewrap: no sockets, no namespaces, no mounts, no tracing."""
-    return _exported(_program(_PROGRAM_DENIED))
+    return _exported(_program(_NAMES["program_denied"]))
 
 
 @functools.cache
 def checker() -> bytes:
     """Filter of a proof checker inside bubblewrap: as `program`, and no process besides its own; threads and reading files are left."""
-    lib, rules = _library(), _program(_PROGRAM_DENIED + _CHECKER_DENIED)
+    lib, rules = _library(), _program(_NAMES["program_denied"] + _NAMES["checker_denied"])
     rules.add_rule(lib.ERRNO(errno.EPERM), "clone", lib.Arg(0, lib.MASKED_EQ, _CLONE_THREAD, 0))
     return _exported(rules)
 

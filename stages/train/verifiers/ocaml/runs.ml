@@ -359,9 +359,12 @@ let question site values changing =
   in
   String.concat "" (bindings @ [ Printf.sprintf "let %s () = %s" value_name (String.concat "" (name :: List.map argument values)) ])
 
-(* Where a value lies in the answer's module, as numbers of fields. *)
+(* Where a value lies in the answer's module, as numbers of fields. Raises Not_found for primitives and values of other modules. *)
 let place_of path =
-  let rec fields = function Env.Adot (above, field) -> fields above @ [ string_of_int field ] | Aident _ -> [] in
+  let rec fields = function
+    | Env.Adot (above, field) -> fields above @ [ string_of_int field ]
+    | Aident id -> if Ident.name id = answer_name then [] else raise Not_found
+  in
   String.concat "." (fields (Env.find_value_address path !Toploop.toplevel_env))
 
 let called site given =
@@ -370,10 +373,11 @@ let called site given =
   let changing = List.filter (fun (_, _, kind, _) -> changes kind) values in
   let reply =
     let plainly =
-      if List.for_all (fun (_, kind) -> is_plain kind) labels then
-        let words = List.map (fun (_, _, kind, value) -> shown value kind) values in
-        replied (String.concat "\000" (place_of site.path :: Lazy.force site.words :: words))
-      else ask_typed
+      match if List.for_all (fun (_, kind) -> is_plain kind) labels then place_of site.path else raise Not_found with
+      | exception _ -> ask_typed
+      | place ->
+          let words = List.map (fun (_, _, kind, value) -> shown value kind) values in
+          replied (String.concat "\000" (place :: Lazy.force site.words :: words))
     in
     if plainly = ask_typed then replied (question site values changing) else plainly
   in

@@ -2,6 +2,7 @@
 
 import math
 import types
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -149,3 +150,14 @@ def test_examples_belong_to_the_reward_before_inversion():
     assert [(outcome.got, outcome.ok) for outcome in outcomes] == [(1.0, True), (0.0, False), (None, False), (0.0, True)]
     assert outcomes[1].why == "format: pass; match: fail (differs from column 'answer')"
     assert outcomes[3].why == "format: fail (9 characters, more than 3)"
+
+
+def test_every_stage_scores_through_the_same_gates():
+    """Training, evaluation, rescore and preflight compose gates; none of them has a verifier, or a way to a verdict, of its own."""
+    root = Path(__file__).parents[4] / "stages"
+    texts = {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    outside = {name: text for name, text in texts.items() if not name.startswith(("train/rewards/", "train/verifiers/"))}
+    assert [name for name, text in outside.items() if "stages.train.verifiers" in text and "import" in text] == []
+    assert all(
+        "stages.train.rewards.compose import" in texts[f"train/{stage}.py"] for stage in ("scoring", "evaluate", "rescore", "preflight")
+    )
