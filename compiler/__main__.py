@@ -85,7 +85,8 @@ def _run(options: argparse.Namespace) -> int:
     from compiler.build.inputs import Inputs
     from compiler.build.pipeline import in_project
     from compiler.commands.check import show
-    from compiler.problems import Rejected, problem
+    from compiler.problems import Rejected, problem, refused_file
+    from stages.contracts.files import FileRefused
 
     inputs = Inputs()
     try:
@@ -98,6 +99,8 @@ def _run(options: argparse.Namespace) -> int:
         return int(command.run(options, inputs))
     except Rejected as rejected:
         show(rejected.diagnostics, inputs, rejected.sources)
+    except FileRefused as refused:
+        show([refused_file(refused)], inputs)
     except OSError as error:
         place = error.filename2 or error.filename
         is_forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(place, str)

@@ -12,6 +12,7 @@ from string import Template
 from typing import Any
 
 from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.files import FileRefused
 
 CATALOGUE = Path(__file__).parent / "errors.yaml"
 
@@ -86,6 +87,12 @@ def _written(fact: object) -> str:
     if isinstance(fact, str) or not isinstance(fact, Iterable):
         return str(fact)
     return listed(map(str, fact))
+
+
+def refused_file(refused: FileRefused, place: Place | None = None) -> Diagnostic:
+    """E113 of a file that is not read or written, whatever it holds."""
+    facts = {"file": sentence(refused.filename), "reason": refused.strerror, "why": refused.why, "fix": sentence(refused.fix)}
+    return problem("E113.refused", place, None, **facts)
 
 
 def errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

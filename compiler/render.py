@@ -13,6 +13,7 @@ from typing import Any
 from compiler.problems import in_order, masked, sentence
 from stages.contracts.artifact import digest
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.files import write_text
 
 LIMIT = 20
 """Most diagnostics shown at once."""
@@ -56,10 +57,8 @@ def report(error: Exception) -> int:
     text = masked("".join(traceback.format_exception(error)))
     path = REPORTS / f"{digest(text)[:12]}.txt"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            f"octavo {' '.join(map(masked, sys.argv[1:]))}\npython {sys.version}\n\n{text}", encoding="utf-8", errors="backslashreplace"
-        )
+        content = f"octavo {' '.join(map(masked, sys.argv[1:]))}\npython {sys.version}\n\n{text}"
+        write_text(path, content.encode("utf-8", "backslashreplace").decode())
         where = f"A report was saved: {path}"
     except OSError as failure:
         where = f"No report could be saved ({failure.strerror or failure})"

@@ -19,9 +19,10 @@ from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, MetricUse
 from compiler.language.rewards import DECISIONS, GateUse
 from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
-from stages.contracts.artifact import Artifact, file_digest
+from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version
 from stages.contracts.evaluation import EvaluateCard, Sampling
+from stages.contracts.files import file_digest
 from stages.contracts.history import metric
 from stages.contracts.import_card import ColumnCard, CommandCard, ImportCard, LogReading, ReadCard, SourceCard, SummaryCard, SummaryKeys
 from stages.contracts.layout import RUNS, RunFolder

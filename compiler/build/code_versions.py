@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from compiler.problems import listed, problem
-from stages.contracts.artifact import ArtifactError, write_text
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Judgement, count_versions, read_judgements, versions_file
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.files import read_text, write_text
 from stages.contracts.plugin import CORPORA, DETECTORS, GATES, kinds
 
 STAGES = (
@@ -35,7 +36,7 @@ def changed_units(tree: CodeTree) -> dict[str, str]:
 def append_judgement(root: Path, judgement: Judgement) -> None:
     """Add a line; the file is whole before and after."""
     path = versions_file(root / VERSIONS)
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    before = read_text(path) if path.exists() else ""
     write_text(path, before + judgement.model_dump_json() + "\n")
 
 

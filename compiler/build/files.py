@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec
 from compiler.problems import Rejected, problem
 from stages.contracts.artifact import dump
+from stages.contracts.files import FileRefused, read_bytes, write_files
 from stages.contracts.layout import MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 from stages.contracts.retries import NONE, Retries, Retry
 
@@ -100,26 +100,20 @@ def compare(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
 
 
 def write(files: Mapping[str, str], once: Mapping[str, str]) -> Written:
-    """Write what differs: first all texts beside their targets, then rename. Raises Rejected E401 for a place that cannot be written."""
+    """Write what differs: all or none. Raises FileRefused, or Rejected E401 for a place that cannot be written."""
     written = compare(files, once)
-    beside = {path: Path(f"{path}.octavo-new") for path in written.differing}
     try:
-        for path, temporary in beside.items():
-            temporary.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(files.get(path, once.get(path, "")), encoding="utf-8", newline="\n")
-        for path, temporary in beside.items():
-            temporary.replace(path)
+        write_files({Path(path): files.get(path, once.get(path, "")).encode() for path in written.differing})
+    except FileRefused:
+        raise
     except OSError as error:
-        for temporary in beside.values():
-            with suppress(OSError):
-                temporary.unlink()
-        place = Path(str(error.filename2 or error.filename or "a generated file").removesuffix(".octavo-new"))
+        place = Path(error.filename or "a generated file")
         raise Rejected([problem("E401", path=place, reason=error.strerror or error, folder=place.parent)]) from None
     return written
 
 
 def _holds(path: str, text: str) -> bool:
     try:
-        return Path(path).read_bytes() == text.encode()
+        return read_bytes(path) == text.encode()
     except OSError:  # no file that can be read
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,8 @@ from compiler.language.expand import Expansion, RewardUse, Run, Setup, runs_of
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, Import, ImportedSpec
 from compiler.problems import problem, unknown
-from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.files import file_digest, open_file, parse_json, read_json
 from stages.contracts.import_card import RUNNING, SNAPSHOT, SourceCard
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.model import Adapter, TrainData
@@ -167,7 +166,7 @@ def _of_wandb(
 def _recorded(experiment: Experiment, run: str, path: str) -> str | None:
     """The hash of a log, as the run's card has it; None where no card names the path."""
     try:
-        source = json.loads(RunFolder(RUNS / experiment.name / run).import_card.read_bytes())["source"]
+        source = read_json(RunFolder(RUNS / experiment.name / run).import_card)["source"]
         return str(source["sha256"]) if source["path"] == path else None
     except (OSError, ValueError, TypeError, LookupError):
         return None
@@ -202,8 +201,8 @@ class Snapshot:
 def snapshot_of(path: str) -> Snapshot | None:
     """The snapshot at a path; None when none is there."""
     try:
-        with open(path, "rb") as stream:
-            head = json.loads(stream.read(_MOST).partition(b"\n")[0])
+        with open_file(path) as stream:
+            head = parse_json(stream.readline(_MOST))
         if head["schema"] != SNAPSHOT:
             return None
         name = "/".join(str(head.get(key)) for key in ("entity", "project", "id"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -11,18 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-
 from compiler.build.code_versions import broken_versions, unjudged_code
 from compiler.build.revisions import Lock, Reference, lock
 from compiler.document.node import Document
 from compiler.document.read import read
 from compiler.document.validate import validated
 from compiler.language.spec import ModelFile
-from compiler.problems import Fault, Rejected, nearest, problem, unknown
-from stages.contracts.artifact import ArtifactError, digest, file_digest
+from compiler.problems import Fault, Rejected, nearest, problem, refused_file, unknown
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import FileRefused, file_digest, parse_json, read_bytes, read_json, read_lines
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.names import PATH, SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
@@ -37,6 +36,8 @@ UNPINNED = "0" * 40
 LIBRARIES = ("torch", "transformers", "trl", "peft")
 CONSTRAINTS = Path("constraints.txt")
 MODEL_SPECS = Path("specs/_models")
+MOST_ROWS = 250_000
+"""Of a data file."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Inputs:
     @cached_property
     def pins(self) -> dict[str, tuple[str, int]]:
         """Library -> (version, line) of constraints.txt."""
-        lines = CONSTRAINTS.read_text(encoding="utf-8", errors="replace").splitlines() if CONSTRAINTS.is_file() else []
+        lines = read_bytes(CONSTRAINTS, 1 << 20).decode("utf-8", "replace").splitlines() if CONSTRAINTS.is_file() else []
         matches = ((re.match(r"\s*([A-Za-z0-9._-]+)\s*==\s*([A-Za-z0-9.+!_-]+)", line), number) for number, line in enumerate(lines, 1))
         return {match[1].lower(): (match[2], number) for match, number in matches if match}
 
@@ -167,7 +168,7 @@ class Inputs:
         if not PATH.fullmatch(base) or not os.path.isdir(path):
             raise Fault(problem("E314", name=base))
         try:
-            content = json.loads((path / "config.json").read_bytes().decode("utf-8"))
+            content = read_json(path / "config.json")
             sizes = {key: size for key in (*LINEAR, POSITIONS) if isinstance(size := dict(content).get(key), int)}
             positions = sizes.pop(POSITIONS, None)
             return BaseModel(base, file_digest(path)[:16], positions, None, sizes=tuple(sizes.items()))
@@ -193,16 +194,23 @@ class Inputs:
 def _data_file(path: str) -> DataFile:
     """Raises Fault E313 for a file that is missing, holds no rows, or has a row without an id of its own."""
     try:
-        content = Path(path).read_bytes()
+        return _rows(path)
+    except FileRefused as refused:
+        raise Fault(refused_file(refused)) from None
     except OSError as error:
         folder = Path(path).parent.as_posix()
         raise Fault(problem("E313", path=path, reason=error.strerror or error, folder=folder)) from None
+
+
+def _rows(path: str) -> DataFile:
     rows: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not line.strip():
+    content = hashlib.sha256()
+    for number, line in enumerate(read_lines(path), start=1):
+        content.update(line)
+        if not line.strip(b"\xef\xbb\xbf \t\r\n"):
             continue
         try:
-            row = from_json(line, allow_inf_nan=False)
+            row = parse_json(line)
         except ValueError:
             row = None
         if not isinstance(row, dict):
@@ -213,6 +221,8 @@ def _data_file(path: str) -> DataFile:
         if name in rows:
             raise Fault(problem("E313.twice", line=number, path=path, id=name[:80]))
         rows[name] = row
+        if len(rows) > MOST_ROWS:
+            raise Fault(problem("E313.many", path=path, most=f"{MOST_ROWS:,}"))
     if not rows:
         raise Fault(problem("E313.empty", path=path))
-    return DataFile(path, digest(content), rows)
+    return DataFile(path, content.hexdigest(), rows)

@@ -12,6 +12,8 @@ from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
 from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Place
+from stages.contracts.files import check_folder
+from stages.contracts.layout import RUNS
 from stages.contracts.names import SLUG_CHARS, slug
 
 SPECS = Path("specs")
@@ -33,8 +35,11 @@ class Reference:
 
 
 def in_project() -> None:
-    """Raises Rejected E113 where no specs/ is, with the way to the nearest folder above that has one."""
+    """Raises Rejected E113 where no specs/ is, with the way to the nearest folder above that has one; FileRefused for a link in it or in
+    runs/."""
     if os.path.isdir(SPECS):
+        check_folder(SPECS)
+        check_folder(RUNS)
         return
     above = [up for up in (Path(*[".."] * count) for count in range(1, len(Path.cwd().parts))) if os.path.isdir(up / SPECS)]
     raise Rejected([problem("E113.above", above=above[0]) if above else problem("E113.project")])

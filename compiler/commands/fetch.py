@@ -28,8 +28,8 @@ from compiler.language.expand import Run
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.outside import ImportedSpec
 from compiler.problems import Rejected, listed, nearest, problem
-from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.files import file_digest, make_folder
 from stages.contracts.import_card import Answer, Ask
 from stages.contracts.names import is_hub_id
 from stages.contracts.stage import ROOT
@@ -168,7 +168,7 @@ def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fe
     try:
         for run in runs:
             try:
-                Path(run.path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(run.path).parent)
             except OSError as error:  # a history that cannot be written need not be asked for
                 raise Rejected([_unwritten(run, error)]) from None
         for run, answer in _answers(runs) if runs else ():

@@ -62,10 +62,10 @@ def older_contents(paths: Sequence[str], commits: int) -> list[tuple[str, str]]:
 
 
 def extract(revision: str, to: Path) -> None:
-    """Write the files of a commit, without what is generated and without tests, below `to`."""
+    """Write the files of a commit, without what is generated, tests and links, below `to`."""
     listing = git("ls-tree", "-z", "--name-only", revision, "./") or b""
     names = [name for name in listing.decode("utf-8", "surrogateescape").split("\0") if name and name not in _LEFT_OUT]
     archive = git("archive", "--format=tar", revision, "--", *names) if names else None
     if archive is not None:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(to, filter="data")
+            tar.extractall(to, [member for member in tar if member.isfile() or member.isdir()], filter="data")

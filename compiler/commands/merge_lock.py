@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.lock.dvc_lock import HEAD, Locked, parse_lock
+from stages.contracts.files import read_text, write_text
 
 
 @dataclass
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     """Merge into `ours`, as git asks of a driver: 0 clean, 1 conflicts. Git merges the lines of a file that is no lock."""
     base, ours, theirs, name = Path(options.base), Path(options.ours), Path(options.theirs), options.path
     try:
-        merged = merge(*(path.read_text(encoding="utf-8") for path in (base, ours, theirs)))
+        merged = merge(*(read_text(path) for path in (base, ours, theirs)))
     except OSError as error:  # a person called it; git's own files are always there
         print(f"{error.filename}: {error.strerror}\n  fix: git calls this, once it is set: octavo doctor says how", file=sys.stderr)
         return 1
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name}: not as DVC writes it, so its lines are merged", file=sys.stderr)
         command = ["git", "merge-file", "-L", "ours", "-L", "base", "-L", "theirs", str(ours), str(base), str(theirs)]
         return min(subprocess.run(command, check=False).returncode, 1)
-    ours.write_text(merged.text, encoding="utf-8")
+    write_text(ours, merged.text)
     if merged.due:
         print(f"{name}: due with the next dvc repro: {', '.join(merged.due)}", file=sys.stderr)
     if merged.conflicts:

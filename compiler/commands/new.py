@@ -13,6 +13,7 @@ from compiler.build.pipeline import SPECS, named
 from compiler.commands.check import show, with_profiles
 from compiler.compile import compile_all
 from compiler.problems import Rejected, problem
+from stages.contracts.files import make_folder
 from stages.contracts.names import slug
 
 NEXT = """\
@@ -43,6 +44,7 @@ def new(name: str) -> tuple[Path, Path]:
         raise Rejected([problem(error.type, **(error.context or {}))]) from None
     if not SPECS.is_dir():
         raise Rejected([problem("E113.project")])
+    make_folder(SPECS)  # which is there, and no link
     spec, words = SPECS / f"{name}.yaml", SPECS / f"{name}.md"
     there = [path for path in (spec, words) if path.exists() or path.is_symlink()]
     if there:

@@ -212,6 +212,6 @@ def _link_tracked(folder: Path, here: Path) -> None:
     """Data that DVC tracks is not in git: where its `.dvc` file is the same as today's, today's data stands for it."""
     for pointer in folder.rglob("*.dvc"):
         target, now = pointer.with_suffix(""), here / pointer.relative_to(folder)
-        is_same = pointer.is_file() and now.is_file() and now.read_bytes() == pointer.read_bytes()
+        is_same = pointer.is_file() and now.is_file() and read_bytes(now) == read_bytes(pointer)
         if is_same and now.with_suffix("").exists() and not target.exists():
             target.symlink_to(now.with_suffix(""))

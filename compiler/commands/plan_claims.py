@@ -17,6 +17,7 @@ from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import Attempt, first_data, read_attempts
 from stages.contracts.claim import ClaimRule
+from stages.contracts.files import parse_json, read_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
 

@@ -169,7 +169,7 @@ def _generated(files: Mapping[str, str], once: Mapping[str, str]) -> Iterator[Di
         yield Difference(code="E402", path=missing[0], what=what, fix=compiled.fix)
     for path in differing:
         if path not in missing:
-            yield from compiled.differences(path, files[path].encode(), Path(path).read_bytes())
+            yield from compiled.differences(path, files[path].encode(), read_bytes(path))
 
 
 def text(verification: Verification) -> str:
@@ -224,7 +224,7 @@ def _diagnostic(difference: Difference) -> Diagnostic:
 
 def _source(path: str) -> list[str]:
     with suppress(OSError, UnicodeDecodeError):
-        return Path(path).read_text(encoding="utf-8").splitlines()
+        return read_text(path).splitlines()
     return []
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.document.node import Document, Node
-from compiler.problems import Rejected, problem, sentence
+from compiler.problems import Rejected, problem, refused_file, sentence
 from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.files import FileRefused, open_file
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
@@ -37,8 +38,10 @@ _WORDS: dict[str, bool | None] = {
 def read(path: Path) -> Document:
     """Read and parse one file. Raises Rejected with E1xx problems."""
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             content = stream.read(MAX_BYTES + 1)
+    except FileRefused as refused:
+        raise Rejected([refused_file(refused)]) from None
     except OSError as error:
         facts = {"file": path.as_posix(), "reason": error.strerror or error, "folder": path.parent.as_posix()}
         raise Rejected([problem("E113", None, None, **facts)]) from None

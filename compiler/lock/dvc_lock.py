@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from stages.contracts.files import read_text
+
 HEAD = "schema: '2.0'\nstages:\n"
 
 
@@ -43,7 +45,7 @@ _PART = re.compile(
 def read_lock(path: Path) -> Lock:
     """Stage -> record; {} if there is no lock. Raises ValueError with the place where the file stops to be a lock, or OSError."""
     try:
-        return parse_lock(path.read_text(encoding="utf-8"))
+        return parse_lock(read_text(path))
     except FileNotFoundError:
         return {}
 
@@ -68,7 +70,7 @@ def parse_lock(text: str) -> Lock:
             break
         else:
             stage.text, start = text[start : match.start()], match.start()
-            stage, side = Locked(_plain(re.sub(r" *\n +", " ", cmd))), {}
+            stage, side = Locked(_plain(re.sub(r"(?<! ) *\n +", " ", cmd))), {}
             lock[name] = stage
     if not end or end != len(text):
         raise ValueError(f"it is no dvc.lock as DVC writes it, from line {text.count(chr(10), 0, end) + 1}")
@@ -79,7 +81,7 @@ def parse_lock(text: str) -> Lock:
 def read_record(path: Path) -> Locked | None:
     """A file of DVC's run cache: the record of one stage; None if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, 1 << 20)
         return parse_lock(f"{HEAD}  run:\n" + "".join(f"    {line}\n" for line in text.splitlines()))["run"]
     except (OSError, ValueError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import json
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compiler.lock.dvc_lock import Entry, Locked, read_record
+from stages.contracts.files import FileRefused, dvc_cache, open_file, read_json, read_text
 
 Change = Literal["same", "changed", "missing"]
 _NEVER = (".git", ".hg", ".dvc")
@@ -48,7 +48,7 @@ class Files:
         if path in self.overlay:
             return self.overlay[path]
         try:
-            return Path(self._full(path)).read_text(encoding="utf-8")
+            return read_text(self._full(path))
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -63,7 +63,7 @@ class Files:
             return
         for entry in entries:
             name = below + entry.name
-            if not entry.is_dir():
+            if not entry.is_dir(follow_symlinks=False):
                 if not self._ignores(f"{path}/{name}"):
                     yield name
             elif entry.name not in _NEVER and not self._ignores(f"{path}/{name}/"):
@@ -79,6 +79,8 @@ class Files:
             md5 = folder_md5(listing)
             self.folders[md5] = listing
             return md5
+        except FileRefused:
+            raise
         except OSError:
             return None
 
@@ -105,7 +107,7 @@ def folder_md5(listing: Mapping[str, str]) -> str:
 
 
 def _md5(file: str) -> str:
-    with open(file, "rb") as stream:
+    with open_file(file) as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
@@ -113,7 +115,7 @@ class Cache:
     """DVC's cache: whether what a stage once wrote can be put back without running it."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.folder = root, _cache_folder(root)
+        self.root, self.folder = root, dvc_cache(root)
         self._names: dict[str, set[str]] = {}
 
     def holds(self, md5: str, listing: Mapping[str, str] | None = None) -> bool:
@@ -124,7 +126,7 @@ class Cache:
     def listing(self, md5: str) -> dict[str, str]:
         """Relative name -> MD5 of a folder's files, as recorded; {} if the record is gone."""
         try:
-            rows = json.loads((self.folder / "files/md5" / md5[:2] / md5[2:]).read_bytes())
+            rows = read_json(self.folder / "files/md5" / md5[:2] / md5[2:])
             return {row["relpath"]: row["md5"] for row in rows}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -142,14 +144,3 @@ class Cache:
             folder = self.folder / "files/md5" / md5[:2]
             self._names[md5[:2]] = set(os.listdir(folder)) if folder.is_dir() else set()
         return md5[2:] in self._names[md5[:2]]
-
-
-def _cache_folder(root: Path) -> Path:
-    """The default, or what `.dvc/config` or `.dvc/config.local` names, relative to `.dvc`."""
-    parser = configparser.ConfigParser(interpolation=None)
-    for name in ("config", "config.local"):
-        try:
-            parser.read(root / ".dvc" / name, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError):
-            continue
-    return (root / ".dvc" / parser.get("cache", "dir", fallback="cache")).resolve() if parser.has_section("cache") else root / ".dvc/cache"

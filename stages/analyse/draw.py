@@ -18,8 +18,9 @@ import pandas as pd
 from stages.analyse import picture, plots
 from stages.analyse.frames import NOT_FINITE, NULL, Run, read_if_there, read_run
 from stages.contracts.analysis_card import DrawCard
-from stages.contracts.artifact import dump, file_digest, read, write_text
+from stages.contracts.artifact import dump, read
 from stages.contracts.figure import Figure, Mark
+from stages.contracts.files import file_digest, write_text
 from stages.contracts.finding import Finding, Findings, Source
 from stages.contracts.health import Health
 from stages.contracts.history import metric, metric_title

@@ -14,9 +14,10 @@ import pandas as pd
 from stages.analyse.frames import Run, Window, read_if_there, read_run, read_table, window_of
 from stages.analyse.statistics import Interval, trend
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
-from stages.contracts.artifact import file_digest, read
+from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, read_attempts, tries
 from stages.contracts.expressions import comparisons
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
 from stages.contracts.history import EVALUATION_SCHEMA, GRADIENT_METRICS, SKIPPED, STATUSES, Metric, gate_columns, metric

@@ -19,6 +19,7 @@ from stages.analyse.frames import Run, read_if_there, read_run, window_of
 from stages.contracts.analysis_card import ConditionCard, DetectorCard, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
+from stages.contracts.files import read_text
 from stages.contracts.health import Detection, Exclusion, Health
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
@@ -184,7 +185,7 @@ def _retry(place: RunFolder) -> None:
     if outcome is None or outcome.finished or outcome.failure in NOT_DUE:
         return
     due = Retry(after=outcome.attempt)
-    if not place.retry.exists() or place.retry.read_text(encoding="utf-8") != dump(due):
+    if not place.retry.exists() or read_text(place.retry) != dump(due):
         write(place.retry, due)
 
 

@@ -8,26 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stages.contracts.files import FileRefused, read_json, write_text
+
 
 def digest(text: str | bytes) -> str:
     """SHA-256 in hex."""
-    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 in hex of a file's bytes; of a folder: of its sorted (relative name, file digest) pairs. Raises OSError."""
-    if path.is_dir():
-        names = sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
-        return digest("".join(f"{name}\0{file_digest(path / name)}\n" for name in names))
-    with open(path, "rb", buffering=0) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text).hexdigest()
 
 
 class ArtifactError(Exception):
@@ -84,34 +75,20 @@ def dump(artifact: Artifact) -> str:
     return canonical_json({"schema": artifact.SCHEMA, **artifact.model_dump(mode="json", by_alias=True)})
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text through a temporary file in the same folder: a reader never sees half a file, also on a full disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def write(path: Path, artifact: Artifact) -> None:
     """Write an artifact canonically and atomically."""
     write_text(path, dump(artifact))
 
 
 def load_json(path: Path) -> Any:
-    """Any JSON file, bare NaN and Infinity of other writers included. Raises ArtifactError when missing or not JSON."""
+    """Any JSON file. Raises ArtifactError when it is missing, not JSON, or no file that is read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except FileNotFoundError:
         raise ArtifactError(path, "the file is missing", why="an earlier stage writes it", fix="octavo compile && dvc repro") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except FileRefused as refused:
+        raise ArtifactError(path, str(refused.strerror), why=refused.why, fix=refused.fix) from None
+    except ValueError as error:
         raise ArtifactError(path, f"not JSON: {error}", why="stages read only strict JSON", fix="octavo compile && dvc repro") from None
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -13,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import TypeAdapter
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen, later
+from stages.contracts.files import parse_json, read_bytes
 
 FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refused", "disk", "data", "interrupted", "bug"]
 """refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
@@ -137,14 +137,14 @@ def read_attempts(path: Path) -> tuple[Attempt, ...]:
         return ()
     starts: dict[str, Started] = {}
     ends: dict[str, Ended] = {}
-    text = path.read_text(encoding="utf-8")
+    text = read_bytes(path).decode("utf-8", "replace")
     lines = text.split("\n")  # and not splitlines: an error may quote a completion with U+2028, which ends no line of JSON
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            entry = _LINE.validate_python(json.loads(line))
-        except (ValueError, RecursionError) as error:
+            entry = _LINE.validate_python(parse_json(line))
+        except ValueError as error:
             if number == len(lines) and not text.endswith("\n"):
                 break
             raise ArtifactError(

@@ -10,7 +10,6 @@ A unit that no line names, such as a user's own gate or the page, has its digest
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 
 from stages.contracts.artifact import ArtifactError, Frozen
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import parse_json, read_text
 
 VERSIONS = Path("stages/code_versions.jsonl")
 OTHER_VERSIONS = "OCTAVO_CODE_VERSIONS"
@@ -100,14 +100,14 @@ def read_judgements(path: Path) -> tuple[Judgement, ...]:
         return ()
     judgements = []
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_text(path).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise _broken(path, str(error)) from None
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                judgements.append(Judgement.model_validate(json.loads(line)))
-            except (ValueError, RecursionError) as error:
+                judgements.append(Judgement.model_validate(parse_json(line)))
+            except ValueError as error:
                 first = error.errors()[0] if isinstance(error, ValidationError) else None
                 what = f"{'.'.join(map(str, first['loc'])) or '(line)'}: {first['msg']}" if first else str(error)
                 raise _broken(f"{path}:{number}", what) from None

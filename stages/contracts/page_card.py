@@ -138,7 +138,7 @@ class PageCard(AnalysisCard):
     tags: tuple[str, ...]
     spec: str
     """Path of the spec file."""
-    prose: str | None
+    prose: ProjectPath | None
     """Path of the author's interpretation, a Markdown file with `{{ finding id }}` references; null when there is none."""
     profile: str | None
     """Name of the spec profile; null for the experiment proper. A profile's page is not evidence and says so."""

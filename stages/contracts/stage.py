@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, file_digest, read
+from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, read
 from stages.contracts.code import UnjudgedCode, code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import FileRefused, check_folder, file_digest
+from stages.contracts.layout import CHECKPOINTS, EVALUATIONS, LOCKS
 
 A = TypeVar("A", bound=Artifact)
 ROOT = Path(__file__).parents[2]
@@ -68,11 +70,15 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
         if isinstance(stream, io.TextIOWrapper):  # a locale without some character must end no stage: texts of specs and models are printed
             stream.reconfigure(errors="backslashreplace")
     try:
+        for place in (Path(sys.argv[1]), CHECKPOINTS, LOCKS, EVALUATIONS):
+            check_folder(place)
         code = stage(Path(sys.argv[1]))
     except StageError as error:
         _fail(error.code, error.what, error.why, error.fix)
     except ArtifactError as error:
         _fail("S102", f"{error.path}: {error.what}", error.why, error.fix)
+    except FileRefused as refused:
+        _fail("S103", f"{refused.filename} is not read or written: {refused.strerror}", refused.why, refused.fix)
     except OSError as error:
         path = error.filename2 or error.filename  # of a copy the second is what was written
         folder = os.path.dirname(str(path)) or "." if path else "."

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.contracts.algorithms import AnyTrainCard
-from stages.contracts.artifact import ArtifactError, file_digest, read
+from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import Outcome, read_attempts
+from stages.contracts.files import PROJECT, file_digest, read_bytes
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Lineage
@@ -146,7 +147,7 @@ def _imports(experiment: ExperimentFolder, run: RunFolder, scratch: Path) -> Ite
     source = Comparison("S496", "what the source gives", f"dvc checkout {run.root.as_posix()}, or import it again: {again}")
     fresh = RunFolder(scratch / run.name)
     for here, expected in ((run.imported, fresh.imported), (run.outcome, fresh.outcome)):
-        yield from source.differences(here.as_posix(), expected.read_bytes(), here.read_bytes() if here.is_file() else b"")
+        yield from source.differences(here.as_posix(), read_bytes(expected), read_bytes(here) if here.is_file() else b"")
     yield from islice(_cells(run.history, fresh.history, source.fix), LIMIT)
 
 

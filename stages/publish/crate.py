@@ -14,8 +14,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from stages.contracts.artifact import ArtifactError, file_digest
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.attempt import Attempt
+from stages.contracts.files import file_digest
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.methods import codes, versions

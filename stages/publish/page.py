@@ -14,7 +14,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from stages.contracts.artifact import ArtifactError, digest, dump, file_digest
+from stages.contracts.artifact import ArtifactError, digest, dump
+from stages.contracts.files import file_digest, read_text
 from stages.contracts.finding import Source
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
@@ -94,7 +95,7 @@ def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
         return None
     path = Path(experiment.card.prose)
     try:
-        return render_prose(path.read_text(encoding="utf-8"), path, facts)
+        return render_prose(read_text(path), path, facts)
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
 

@@ -6,7 +6,6 @@ nothing else; the lines between are JSON for programs. `octavo trace` prints the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from stages.contracts.artifact import ArtifactError, Frozen, digest
 from stages.contracts.attempt import Attempt
 from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure
+from stages.contracts.files import parse_json, read_text
 from stages.contracts.finding import Finding, Source
 from stages.publish import imported, numbers
 from stages.publish.attempts import changes
@@ -278,7 +278,7 @@ def passports_script(text: str) -> str:
 def read_passports(path: Path) -> dict[str, Any]:
     """What `passports_json` wrote. Raises ArtifactError on a file that is missing or broken."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").removeprefix(_FIRST).removesuffix(_LAST))
+        content: dict[str, Any] = parse_json(read_text(path).removeprefix(_FIRST).removesuffix(_LAST))
         return content
     except (OSError, ValueError) as error:
         raise ArtifactError(path, f"no passports: {error}", why="the page stage writes them", fix="dvc repro") from None

@@ -8,7 +8,6 @@ committed after the data.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from stages.contracts.artifact import ArtifactError, load_json
 from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.claim import ClaimRule
 from stages.contracts.evaluation import Sampling
+from stages.contracts.files import parse_json, read_text
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin, Origins, Written
 from stages.publish.numbers import listed
@@ -278,7 +278,7 @@ def _last_before(path: Path, data: datetime) -> str:
 
 def _card_in(commit: str, card: Path) -> Any:
     try:
-        content = json.loads(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
+        content = parse_json(_git("show", f"{commit}:./{card.as_posix()}")) if commit else None
     except (subprocess.SubprocessError, OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

@@ -23,8 +23,9 @@ from typing import Any
 from markupsafe import Markup
 from ruamel.yaml import YAML
 
-from stages.contracts.artifact import file_digest, read
+from stages.contracts.artifact import read
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import check_folder, file_digest
 from stages.contracts.layout import BUILD
 from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
@@ -52,6 +53,8 @@ _HEADING = re.compile(r"<h1\b[^>]*>(.*?)</h1>", re.DOTALL)
 
 def site(runs: Path) -> None:
     """Build the site of every page under `runs`. Raises StageError S303 with MkDocs' own words when it does not build."""
+    for place in (SOURCE, BUILD):
+        check_folder(place)
     pages = page_folders(runs)
     build(pages, BUILD)
     print(f"{BUILD / 'site' / 'index.html'}: {len(pages)} experiment page{'' if len(pages) == 1 else 's'}")

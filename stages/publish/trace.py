@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from stages.contracts.artifact import file_digest, read
+from stages.contracts.artifact import read
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
 from stages.contracts.lineage import Lineage
 from stages.contracts.stage import card_id

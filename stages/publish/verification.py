@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.files import parse_json
 
 LIMIT = 12
 """Differences of one file that are listed; a file that is another one altogether has thousands."""
@@ -110,7 +111,7 @@ def _cells(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[_Place]:
 
 
 def _json_cells(text: str) -> Iterator[tuple[str, str]]:
-    return _leaves(json.loads(text), "")
+    return _leaves(parse_json(text), "")
 
 
 def _leaves(value: Any, cell: str) -> Iterator[tuple[str, str]]:

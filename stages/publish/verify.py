@@ -6,7 +6,6 @@ training. The site is built again from the pages that they give. Cards and locks
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import file_digest, parse_json, read_bytes
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
 from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
@@ -63,7 +63,7 @@ def verify(experiment: ExperimentFolder, due: Set[str] = frozenset(), cards: Set
     changed, more = differences(experiment, files, failed, due)
     findings = files.get(experiment.findings.as_posix())
     if "conclude" not in due:
-        checked["findings computed again"] = len(json.loads(findings)["findings"]) if findings else 0
+        checked["findings computed again"] = len(parse_json(findings)["findings"]) if findings else 0
     checked["files computed again"] = len(files)
     if skipped := [stage for stage in STAGES if stage in due]:
         more.append(f"not computed again, for it follows what is due: {', '.join(skipped)}")
@@ -162,7 +162,7 @@ def differences(
         path = Path(name)
         if path.is_file():
             again = Comparison("S488", "what the files give", _again(experiment, stage_of.get(name, "page")))
-            problems += again.differences(name, expected, path.read_bytes())
+            problems += again.differences(name, expected, read_bytes(path))
         else:
             folders = [folder for folder in (experiment.page, experiment.figures) if folder in path.parents and not folder.exists()]
             gone, kind = (folders[0].as_posix(), "folder") if folders else (name, "file")

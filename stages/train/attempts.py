@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
+import io
 import os
 import re
 import secrets
@@ -19,6 +19,7 @@ from pathlib import Path
 from stages.contracts.artifact import Frozen
 from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Outcome, Started, read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import open_append, parse_json, read_bytes
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RUNS, RunFolder
 from stages.train import interrupts
 from stages.train.environment import commit, host_class, versions
@@ -42,8 +43,7 @@ class Stopped(Exception):
 def lock(run: RunFolder) -> Iterator[None]:
     """Hold the run for this process. Raises StageError S210 when a live process trains it (killing dvc leaves its child running)."""
     path = LOCKS / f"{run.root.parent.name}--{run.name}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as stream:
+    with io.TextIOWrapper(open_append(path)) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -109,14 +109,13 @@ def _now() -> str:
 
 
 def _append(path: Path, entry: Frozen) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    last = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
-    with path.open("a", encoding="utf-8") as stream:
+    last = read_bytes(path).rpartition(b"\n")[2] if path.exists() else b""
+    with open_append(path) as stream:
         try:
-            stream.write("\n" if last and json.loads(last) else "")
-        except (ValueError, RecursionError):  # torn by a kill: no reader counts it, and with lines after it it would break the ledger
+            stream.write(b"\n" if last and parse_json(last) else b"")
+        except ValueError:  # torn by a kill: no reader counts it, and with lines after it it would break the ledger
             stream.truncate(path.stat().st_size - len(last))
-        stream.write(entry.model_dump_json() + "\n")
+        stream.write(entry.model_dump_json().encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
 

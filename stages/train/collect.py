@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.contracts.artifact import ArtifactError, file_digest, read
+from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import FailureClass, Outcome, read_attempts
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
@@ -85,7 +85,7 @@ def _again(run: RunFolder, copy: RunFolder) -> str:
         return "absent"
     if file_digest(path) != card.source.sha256:
         return "changed"
-    copy.root.mkdir(parents=True)
+    make_folder(copy.root)
     try:
         source = read_run(card, started)
         outcome = outcome_of(card, source)

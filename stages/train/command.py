@@ -19,7 +19,6 @@ import sys
 import time
 from pathlib import Path
 
-from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import FailureClass, Started
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
@@ -61,7 +60,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if before and before[-1].state == "finished":  # asked for again because its files are gone, or by force: from the start
         shutil.rmtree(scratch, ignore_errors=True)
     out = scratch / "out"
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     interrupts.check()
     started = begin(run, identity, devices=(), sandbox="", resumed_from=None)
     begun, log = time.monotonic(), out / command.log
@@ -108,7 +107,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
         arguments[0] = sys.executable
     output = out / "output.txt"
     print(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}", flush=True)
-    with output.open("ab") as stream:
+    with open_append(output) as stream:
         before = stream.tell()
         try:
             child = subprocess.Popen(

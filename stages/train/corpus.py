@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import write_text
+from stages.contracts.files import write_text
 from stages.contracts.plugin import CORPORA, load
 from stages.contracts.pretrain_card import CorpusSettings
 

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import file_digest, parse_json, read_lines
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.train.refusals import refusal
 
@@ -45,7 +45,7 @@ def read_rows(data: DatasetRef) -> list[Row]:
     return list(rows.values())
 
 
-def _row(line: str, prompt: str, place: str) -> Row:
+def _row(line: bytes, prompt: str, place: str) -> Row:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
@@ -102,7 +102,7 @@ def _hub_rows(data: DatasetRef) -> list[dict[str, Any]]:
         name = str(row[data.id]) if data.id is not None else f"{data.split}-{number}"
         if name in rows:
             raise _unfit(data, f"repeats the id {name[:80]!r} {place}")
-        rows[name] = {**json.loads(json.dumps(row, default=str)), "id": name}  # as a row of a file: gates and sandboxes take JSON only
+        rows[name] = {**parse_json(json.dumps(row, default=str)), "id": name}  # as a row of a file: gates and sandboxes take JSON only
     if len(rows) < (data.rows or 1):
         raise _unfit(data, f"has {len(rows)} rows in `{data.split}`, fewer than {data.rows or 1}")
     return list(rows.values())

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import digest, dump, file_digest, read
+from stages.contracts.artifact import digest, dump, read
 from stages.contracts.attempt import Outcome
 from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.expressions import Expression
+from stages.contracts.files import file_digest, make_folder
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.stage import card_id, main, open_card
@@ -54,7 +55,7 @@ def evaluate(folder: Path) -> None:
         key = digest("|".join([yardstick, run.name, attempt, file_digest(adapter) if adapter else ""]))[:32]
         cached = EVALUATIONS / f"{key}.parquet"
         if cached.exists():
-            run.root.mkdir(parents=True, exist_ok=True)
+            make_folder(run.root)
             shutil.copy2(cached, run.evaluation)
         else:
             # Every run draws its own samples. With one seed for all, two equal adapters would score exactly alike: the null control
@@ -62,7 +63,7 @@ def evaluate(folder: Path) -> None:
             seed = int(digest(f"{card.seed}:{run.name}")[:8], 16)
             table = _evaluated(card, rows, models.sample(adapter, rows, seed))
             write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
-            cached.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(cached.parent)
             shutil.copy2(run.evaluation, cached)
         print(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}", flush=True)
 

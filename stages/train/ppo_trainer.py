@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import TrainerControl, TrainerState, get_scheduler
 
+from stages.contracts.files import make_folder, read_json, write_text
 from stages.contracts.ppo import PpoSettings
 from stages.train import ppo_math
 from stages.train.data import Row
@@ -217,7 +218,7 @@ def save(trainer: PpoTrainer, output: Path) -> None:
     step = trainer.state.global_step
     whole, partial = output / f"checkpoint-{step}", output / f".partial-{step}"
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    make_folder(partial)
     trainer.policy.network.save_pretrained(str(partial))
     torch.save(trainer.policy.value_head.state_dict(), partial / "value_head.pt")
     torch.save(trainer.optimizer.state_dict(), partial / "optimizer.pt")
@@ -226,7 +227,7 @@ def save(trainer: PpoTrainer, output: Path) -> None:
     numbers = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}
     torch.save(numbers, partial / "rng_state.pth")
     state = {"global_step": step, "tokens": trainer.tokens, "kl_coef": trainer.kl_coef}
-    (partial / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    write_text(partial / "trainer_state.json", json.dumps(state))
     shutil.rmtree(whole, ignore_errors=True)
     os.replace(partial, whole)
     for old in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))[:-KEPT_CHECKPOINTS]:
@@ -240,7 +241,7 @@ def restore(trainer: PpoTrainer, checkpoint: Path) -> None:
     trainer.policy.value_head.load_state_dict(torch.load(checkpoint / "value_head.pt", map_location=device))
     trainer.optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location=device))
     trainer.scheduler.load_state_dict(torch.load(checkpoint / "scheduler.pt"))
-    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    state = read_json(checkpoint / "trainer_state.json")
     trainer.state.global_step, trainer.tokens, trainer.kl_coef = state["global_step"], state["tokens"], state["kl_coef"]
     numbers = torch.load(checkpoint / "rng_state.pth", weights_only=False)
     random.setstate(numbers["python"])

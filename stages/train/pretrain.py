@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.files import make_folder
 from stages.contracts.layout import CHECKPOINTS, ModelFolder
 from stages.contracts.plugin import CORPORA
 from stages.contracts.pretrain_card import ArchitectureSettings, PretrainCard
@@ -66,7 +67,7 @@ def pretrain(folder: Path) -> None:
 
     trainer.add_callback(Shown())
     trainer.train()
-    output.model.mkdir(parents=True, exist_ok=True)
+    make_folder(output.model)
     trainer.model.save_pretrained(output.model)
     tokenizer.save_pretrained(output.model)
     write_history(output.history, _history(trainer.state.log_history), card_id=identity, attempt="pretrain")

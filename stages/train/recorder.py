@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.files import make_folder, open_append, open_file, parse_json
 from stages.contracts.history import (
     COMPLETIONS_COLUMNS,
     COMPLETIONS_SCHEMA,
@@ -44,7 +45,7 @@ class Journal:
     """Append-only history and completions of a run under one card. One write a line, flushed: a killed process loses no step."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.history = folder / "history.jsonl"
         self.completions = folder / "completions.jsonl"
 
@@ -102,7 +103,7 @@ class Journal:
 def _append(path: Path, entry: Mapping[str, Any]) -> None:
     data = (json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "surrogatepass")
     try:
-        with path.open("ab+") as stream:
+        with open_append(path) as stream:
             end = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, end - 1))
             is_torn = end and stream.read(1) != b"\n"  # by a kill: close that line, so that ours stands alone
@@ -115,11 +116,11 @@ def _append(path: Path, entry: Mapping[str, Any]) -> None:
 def _lines(path: Path) -> Iterable[dict[str, Any]]:
     if not path.exists():
         return
-    with path.open(encoding="utf-8", errors="replace") as stream:
+    with open_file(path) as stream:
         for line in stream:
             try:
-                yield json.loads(line)
-            except json.JSONDecodeError:
+                yield parse_json(line.decode("utf-8", "replace"))
+            except ValueError:
                 continue  # torn by a kill; the step is trained again after the resume
 
 
@@ -153,7 +154,7 @@ def _write(
     metadata = {"octavo.schema": schema, "octavo.card_id": card_id, "octavo.attempt": attempt}
     layout = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields], metadata=metadata)
     table = pa.Table.from_pylist([{name: _without_surrogates(value) for name, value in row.items()} for row in rows], schema=layout)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.partial")
     try:
         pq.write_table(table, temporary, compression="zstd")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from stages.contracts.artifact import canonical_json, write_text
+from stages.contracts.artifact import canonical_json
 from stages.contracts.attempt import Attempt, Changed
 from stages.contracts.retries import Retries
 from stages.contracts.run_card import TrainCard
@@ -126,7 +126,7 @@ def require(folder: Path) -> None:
     """Raises StageError S250 when the checkpoints in the folder were made by other libraries."""
     now = made_now()
     try:
-        then = _MANIFEST.validate_json((folder / MANIFEST).read_bytes())
+        then = _MANIFEST.validate_json(read_bytes(folder / MANIFEST))
     except (OSError, ValueError):
         then = {}
     differing = [name for name in {**then, **now} if then.get(name) != now.get(name)]
@@ -159,7 +159,7 @@ def _step(path: Path, needed: Sequence[str]) -> int | None:
     if any(not (path / name).is_file() or (path / name).stat().st_size == 0 for name in needed):
         return None
     try:
-        return int(json.loads((path / "trainer_state.json").read_text())["global_step"])
+        return int(read_json(path / "trainer_state.json")["global_step"])
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -206,14 +206,14 @@ def with_batch_size(checkpoint: Path, size: int) -> None:
     """Write another micro-batch into a checkpoint: transformers goes on with the one that it finds there, whatever the settings say, and
     the generation batch would grow."""
     path = checkpoint / "trainer_state.json"
-    state = json.loads(path.read_text(encoding="utf-8"))
+    state = read_json(path)
     if state.get("train_batch_size") not in (None, size):
         write_text(path, json.dumps({**state, "train_batch_size": size}, indent=2) + "\n")
 
 
 def copy_adapter(checkpoint: Path, adapter: Path) -> None:
     """Copy what was trained from a checkpoint, without optimizer and trainer state: the files of an adapter, or those of a whole model."""
-    adapter.mkdir(parents=True, exist_ok=True)
+    make_folder(adapter)
     for name in (*WEIGHTS["lora"], *WEIGHTS["full"], "generation_config.json"):
         if (checkpoint / name).is_file():
             shutil.copy2(checkpoint / name, adapter / name)

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import FailureClass, Outcome, Started, StoppedBy
+from stages.contracts.files import make_folder, write_text
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Permission
 from stages.contracts.retries import NONE, Retries
@@ -154,7 +155,7 @@ def _train(work: Work[S], fit: Fit[S], permission: Permission) -> tuple[Path | N
         failure, error = classify(caught)
         if failure == "bug":
             path = work.journal.history.parent / "traceback.txt"
-            path.write_text(traceback.format_exc(), encoding="utf-8")
+            write_text(path, traceback.format_exc().encode("utf-8", "backslashreplace").decode())
             error = f"{error} (traceback: {path})"
     stopped = work.stopping.stopped if failure is None else None
     steps = stopped.step if stopped else min(max(work.journal.last_step(started.attempt), work.steps_before), target)
@@ -187,7 +188,7 @@ def _record(work: Work[Any], adapter: Path | None, outcome: Outcome, seconds: fl
         write_history(run.history, work.journal.history_rows(), **identity)
         write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(work.card)], **identity)
         shutil.rmtree(run.adapter, ignore_errors=True)
-        run.adapter.mkdir()
+        make_folder(run.adapter)
         if adapter:
             resume.copy_adapter(adapter, run.adapter)
         write(run.outcome, outcome)

@@ -66,7 +66,7 @@ def tracked(card: TrainCard[Any], name: str, attempt: str) -> Iterator[Tracked |
 
 
 def _started(described: Mapping[str, Any], mode: Literal["offline"] | None) -> Any:
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    make_folder(FOLDER)
     os.environ.setdefault("WANDB_SILENT", "true")
     try:
         import wandb

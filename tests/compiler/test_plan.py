@@ -14,7 +14,8 @@ from plan_project import commit, compiles, edit, git, judge_code, ledger, planne
 from compiler.__main__ import main
 from compiler.commands.plan_report import LIMIT, MARKER, Cost, ExperimentPlan, Plan, Reason, StagePlan, markdown, text
 from compiler.problems import Rejected
-from stages.contracts.artifact import canonical_json, read, write_text
+from stages.contracts.artifact import canonical_json, read
+from stages.contracts.files import write_text
 
 SPEC = "specs/example.yaml"
 LR = ("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}")

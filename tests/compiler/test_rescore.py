@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from compiler.__main__ import main
-from stages.contracts.artifact import canonical_json, file_digest
+from stages.contracts.artifact import canonical_json
+from stages.contracts.files import file_digest
 from stages.train.recorder import write_completions
 
 DATA = Path("data/train.jsonl")

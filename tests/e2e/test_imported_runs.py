@@ -17,9 +17,9 @@ from compiler.commands.verify import verify
 from compiler.problems import Rejected
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
-from stages.contracts.artifact import file_digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import file_digest
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.consistency import imports_again
 from stages.publish.passports import read_passports

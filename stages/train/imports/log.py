@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 from ruamel.yaml import YAML
 
+from stages.contracts.files import FileRefused, parse_json, read_bytes
 from stages.contracts.history import LARGEST
 from stages.train.attempts import Stopped
 
@@ -122,10 +122,16 @@ def content(path: Path) -> bytes:
 
 def load_json(text: bytes) -> Any:
     """The value of a JSON text as other programs write it; a bare NaN or Infinity is inf. Raises ValueError."""
-    try:
-        return json.loads(text.decode("utf-8"), parse_constant=lambda word: math.inf)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+    value = parse_json(text, nonfinite=True)
+    return _with_inf(value) if b"NaN" in text or b"Infinity" in text else value
+
+
+def _with_inf(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_inf(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_inf(inner) for inner in value]
+    return math.inf if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def number(cell: Any) -> float | None:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.files import require_few
 from stages.contracts.import_card import ENDED_BADLY, PART, RUNNING, SNAPSHOT, pattern_names
 from stages.train.imports.log import (
     WANDB_STEP,
@@ -30,7 +31,9 @@ def read_csv(path: Path, index: str = "step") -> Log:
     and a header that stands again are left out and reported. Raises Unreadable for a file that is no UTF-8 or no CSV, a header that is
     none, and a row with more or fewer cells than the header."""
     try:
-        text = content(path).decode("utf-8")
+        data = content(path)
+        _require_few(path, data, b",;\t\n")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8", path=path, error=error) from None
     separator = max(",\t;", key=text.partition("\n")[0].count)
@@ -70,7 +73,9 @@ def _is_number(text: str) -> bool:
 def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
     """One JSON object a line, from line `first` on. A torn last line (a killed writer) is left out and reported. Raises Unreadable for
     another line that is no JSON object."""
-    lines = content(path).split(b"\n")
+    data = content(path)
+    _require_few(path, data, b",{")
+    lines = data.split(b"\n")
     rows, cut = [], ""
     for place, line in enumerate(lines[first - 1 :], start=first):
         if not line.strip():
@@ -153,7 +158,9 @@ def read_text(path: Path, pattern: str, index: str) -> Log:
     columns, expression = pattern_names(pattern), _line_expression(pattern)
     others, repaired, first, rows = 0, 0, "", list[dict[str, Any]]()
     matches: list[re.Match[str]] = []
-    for raw in _COLOURS.sub(b"", content(path)).split(b"\n"):
+    data = content(path)
+    _require_few(path, data, b"\n")
+    for raw in _COLOURS.sub(b"", data).split(b"\n"):
         line, is_repaired = _decoded(raw)
         repaired += is_repaired
         matches = list(expression.finditer(line)) if len(line) <= _LONGEST else []

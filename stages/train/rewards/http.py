@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from stages.contracts.artifact import Frozen
+from stages.contracts.files import parse_json
 from stages.contracts.plugin import Answer, Judgement
 from stages.train.verifiers.web import post, require_allowed
 
@@ -89,8 +90,8 @@ def _scores(settings: Settings, answers: Sequence[Answer]) -> list[Any]:
         raise _Refused(f"the data row is not JSON: {error}") from None
     body = _post(settings, content)
     try:
-        scores = json.loads(body)["scores"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        scores = parse_json(body, nonfinite=True)["scores"]
+    except (ValueError, TypeError, KeyError):
         raise _Refused('the service did not answer {"scores": [...]}') from None
     if not isinstance(scores, list) or len(scores) != len(answers):
         raise _Refused(f"the service did not give {len(answers)} scores for {len(answers)} completions")

@@ -17,8 +17,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.contracts.artifact import Frozen, digest, file_digest
+from stages.contracts.artifact import Frozen, digest
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import file_digest
 from stages.contracts.plugin import Answer, Judgement
 
 

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.contracts import analysis_card as cards
-from stages.contracts.artifact import write, write_text
+from stages.contracts.artifact import write
 from stages.contracts.attempt import Ended, Outcome, Started
 from stages.contracts.claim import ClaimRule, Contrast
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import write_text
 from stages.contracts.history import COMPLETIONS_SCHEMA, EVALUATION_SCHEMA, HISTORY_SCHEMA, gate_columns
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, kinds

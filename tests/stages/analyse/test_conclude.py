@@ -14,8 +14,9 @@ from synthetic import Run, claim_rule, complete, runs, write_cards, write_run
 
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
-from stages.contracts.artifact import file_digest, read
+from stages.contracts.artifact import read
 from stages.contracts.claim import ClaimRule, Contrast
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Finding, Findings, Verdict
 from stages.contracts.layout import ExperimentFolder
 

@@ -12,9 +12,10 @@ from synthetic import Run, complete, runs, write_cards
 from stages.analyse.conclude import conclude
 from stages.analyse.outcomes import rows
 from stages.analyse.screen import screen
-from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome, StoppedBy
 from stages.contracts.expressions import AllOf, Comparison
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder

@@ -1,9 +1,9 @@
-import json
 import os
 
 import pytest
 
-from stages.contracts.artifact import ArtifactError, file_digest, load_json, read, write, write_text
+from stages.contracts.artifact import ArtifactError, load_json, read, write
+from stages.contracts.files import file_digest, write_text
 from stages.contracts.finding import Finding, Findings
 from stages.contracts.retries import Retry
 
@@ -44,10 +44,12 @@ def test_a_broken_artifact_is_refused_with_place_why_and_fix(tmp_path, text, par
     assert str(path) in str(caught.value) and "why:" in str(caught.value) and "fix:" in str(caught.value)
 
 
-def test_files_of_other_writers_may_hold_bare_nan(tmp_path):
-    path = tmp_path / "trainer_state.json"
-    path.write_text('{"loss": NaN, "grad_norm": Infinity}')
-    assert json.dumps(load_json(path)) == '{"loss": NaN, "grad_norm": Infinity}'
+def test_json_is_strict(tmp_path):
+    path = tmp_path / "card.json"
+    for text in ('{"loss": NaN}', '{"loss": -Infinity}', '{"loss": 1e400}', '{"loss": "\\ud800"}', "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(ArtifactError, match="not JSON"):
+            load_json(path)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 from ruamel.yaml import YAML
 
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef, Windows
-from stages.contracts.artifact import file_digest, write, write_text
+from stages.contracts.artifact import write
 from stages.contracts.attempt import Ended, Outcome, Started
 from stages.contracts.claim import Claim
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.figure import Figure
+from stages.contracts.files import file_digest, write_text
 from stages.contracts.finding import Finding, Findings, SeedValue, Source
 from stages.contracts.health import Detection, GateResult, Health, Signal
 from stages.contracts.history import gate_columns

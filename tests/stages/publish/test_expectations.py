@@ -14,9 +14,10 @@ from stages.analyse.conclude import conclude
 from stages.analyse.draw import draw
 from stages.analyse.screen import screen
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import read, write, write_text
+from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Ended, Outcome, StoppedBy, read_attempts
 from stages.contracts.expressions import Comparison
+from stages.contracts.files import write_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Origin, Origins

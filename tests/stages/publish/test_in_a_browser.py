@@ -21,6 +21,7 @@ from poison import poison
 from stages.contracts.artifact import read, write, write_text
 from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure, Mark
+from stages.contracts.files import write_text
 from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import ChangeWords, ClaimText, PageCard

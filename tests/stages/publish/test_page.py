@@ -6,8 +6,9 @@ import pytest
 from example_experiment import FAILED, GATED, HOSTILE, build
 
 from stages.contracts.analysis_card import ConcludeCard
-from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Lineage

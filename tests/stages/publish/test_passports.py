@@ -8,8 +8,9 @@ from typing import Any
 
 from example_experiment import HOSTILE, build
 
-from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.artifact import read, write
 from stages.contracts.figure import Figure, Mark
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Findings, Source
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import load

@@ -7,8 +7,9 @@ from typing import Any
 
 from example_experiment import build
 
-from stages.contracts.artifact import read, write, write_text
+from stages.contracts.artifact import read, write
 from stages.contracts.figure import Figure, Mark
+from stages.contracts.files import write_text
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.experiment import load
 from stages.publish.figures import plot_script

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from example_experiment import FAILED, GATED, build, copy_site
 
-from stages.contracts.artifact import read, write, write_text
+from stages.contracts.artifact import read, write
+from stages.contracts.files import write_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard

@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 
 from stages.contracts.algorithms import ALGORITHMS
-from stages.contracts.artifact import file_digest, write
+from stages.contracts.artifact import write
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import file_digest
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Permission

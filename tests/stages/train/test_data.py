@@ -1,7 +1,7 @@
 import pytest
 
-from stages.contracts.artifact import file_digest
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import file_digest
 from stages.contracts.model import DatasetRef
 from stages.train.data import read_rows
 

@@ -8,11 +8,12 @@ from random_model import LORA, random_model, run_folder
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from stages.contracts.artifact import file_digest, read, write
+from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.evaluation import EvaluateCard
+from stages.contracts.files import file_digest
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.reward import Gate
 from stages.contracts.stage import ROOT

@@ -105,7 +105,7 @@ def test_a_number_whose_square_is_not_finite_counts_as_not_finite(tmp_path):
         ("trainer_state", TEXTS["trainer_state"][:-5], "not JSON"),
         ("jsonl", json.dumps({"log_history": ROWS}, indent=1), "line 1 .* is not JSON: .*; the format has one object a line"),
         ("jsonl", json.dumps(ROWS), "line 1 .* is not a JSON object; the format has one object a line"),
-        ("jsonl", b'{"step": 1, "t": "\xe9"}\n', r"line 1 .* is not JSON: 'utf-8'"),
+        ("jsonl", b'{"step": 1, "t": "\xe9"}\n', r"line 1 .* is not JSON: invalid unicode"),
         ("text", "step 1 r 1,000.5\n", "no line .*; its first line is 'step 1 r 1,000.5'"),
         (
             "jsonl",

@@ -1,0 +1,88 @@
+"""Links that a stranger commits lead no command out of the project, in either direction; two commands at once leave whole files."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.build.inputs import Inputs
+
+ROOT = Path(__file__).parents[2]
+SECRET = "AKIA_SECRET: s3cr3t-value\n"
+
+
+@pytest.fixture
+def outside(work, tmp_path_factory):
+    """A folder of the user's, with a secret."""
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "secret").write_text(SECRET)
+    return folder
+
+
+def refused(capsys, *command: str, link: str) -> str:
+    assert main(list(command)) == 1
+    printed = "".join(capsys.readouterr())
+    assert f"E113 {link} is not read or written: it is a symbolic link" in printed and f"\n  fix: rm {link}" in printed
+    assert "s3cr3t" not in printed
+    return printed
+
+
+@pytest.mark.parametrize("link", ["specs/example.yaml", "specs/example.md", "specs/leak.yaml", "specs/_shared", "runs", "runs/example"])
+@pytest.mark.parametrize("command", ["check", "compile", "plan"])
+def test_specs_and_results_are_no_links(work, outside, capsys, link, command):
+    place = work / link
+    shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(outside / "secret" if place.suffix else outside)
+    refused(capsys, command, "example", link=link)
+    assert os.listdir(outside) == ["secret"]
+
+
+def test_data_are_no_link(work, outside, capsys):
+    (work / "data/train.jsonl").unlink()
+    (work / "data/train.jsonl").symlink_to(outside / "secret")
+    assert main(["check", "example"]) == 1
+    printed = capsys.readouterr().err
+    assert "E113 data/train.jsonl is not read or written: it is a symbolic link" in printed and "s3cr3t" not in printed
+
+
+@pytest.mark.parametrize("name", ["dvc.yaml.octavo-new", ".octavo-0000000000000000", "page.card.json"])
+def test_no_link_among_generated_files_is_written_through(work, outside, capsys, name):
+    (work / "runs/example").mkdir(parents=True)
+    (work / f"runs/example/{name}").symlink_to(outside / "secret")
+    if name.startswith(".octavo-"):  # as what a killed writer left: it is removed
+        assert main(["compile", "example"]) == 0 and not (work / f"runs/example/{name}").is_symlink()
+    else:
+        refused(capsys, "compile", "example", link=f"runs/example/{name}")
+    assert (outside / "secret").read_text() == SECRET
+
+
+def test_a_report_of_a_fault_follows_no_link(work, outside, capsys, monkeypatch):
+    (work / ".cache").mkdir()
+    (work / ".cache/octavo-reports").symlink_to(outside)
+
+    def fault(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Inputs, "document", fault)
+    assert main(["check", "example"]) == 3
+    assert "No report could be saved (it is a symbolic link)" in capsys.readouterr().err and os.listdir(outside) == ["secret"]
+
+
+def test_two_compiles_at_once_disturb_each_other_in_nothing(work):
+    """Each in its own process, over files that both must write; nothing is left beside them, and what is there is whole."""
+    command = [sys.executable, "-P", "-m", "compiler", "compile", "example"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    expected = None
+    for _ in range(int(os.environ.get("OCTAVO_ROUNDS", "3"))):
+        shutil.rmtree(work / "runs", ignore_errors=True)
+        both = [subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        errors = [process.communicate()[1] for process in both]
+        assert [process.returncode for process in both] == [0, 0], errors
+        written = {path.relative_to(work): path.read_bytes() for path in (work / "runs").rglob("*") if path.is_file()}
+        expected = expected or written
+        assert written == expected and len(written) > 10
