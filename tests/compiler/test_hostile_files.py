@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,8 @@ def measured(command: list[str]) -> tuple[int, float, float, str]:
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+        signal.alarm(60)
         sys.stdout = sys.stderr = output.open("w", encoding="utf-8", errors="backslashreplace")
         code = 70
         try:

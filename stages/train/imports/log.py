@@ -120,6 +120,14 @@ def content(path: Path) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
+def bytes_of(path: Path) -> bytes:
+    """The bytes of a file. Raises Unreadable for one that is a link, no file or too large."""
+    try:
+        return read_bytes(path)
+    except FileRefused as refused:
+        raise Unreadable(f"{path}: {refused.strerror}; {refused.why}") from None
+
+
 def load_json(text: bytes) -> Any:
     """The value of a JSON text as other programs write it; a bare NaN or Infinity is inf. Raises ValueError."""
     value = parse_json(text, nonfinite=True)

@@ -18,6 +18,8 @@ from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ReadCard
 from stages.train.imports.log import FEW, WANDB_STEP, Log, NoNumber, Unreadable, sentence, shortened, value_and_state, whole
 
 _ROUNDING = 1e-6
+MOST_RESUMES = 100
+"""In one log."""
 _TOLERANCE = 1e-4
 _PART = re.compile(r"(?P<prefix>.*/)?rewards/(?P<name>[^/]+)/mean")
 
@@ -169,6 +171,8 @@ def _check_resumes(cells: pd.DataFrame, starts: set[int]) -> None:
     """A resumed run trains steps again and logs them again; a new file (`starts`) is a program that began anew. Raises Unreadable for a
     part that does neither, unless it is the last one and ends before it comes to a logged step: its rows are only out of order."""
     last_part = cells["part"].max()
+    if last_part > MOST_RESUMES:
+        raise Unreadable(f"the steps go back {last_part} times: a log holds one run, resumed {MOST_RESUMES} times at most")
     for part in range(1, last_part + 1):
         mine, before = cells[cells["part"] == part], cells[cells["part"] < part]
         begins, previous = mine["row"].min(), cells.loc[cells["part"] == part - 1, "row"].min()

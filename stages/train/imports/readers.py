@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def read_csv(path: Path, index: str = "step") -> Log:
     try:
         data = content(path)
         _require_few(path, data, b",;\t\n")
-        text = data.decode("utf-8")
+        data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8", path=path, error=error) from None
     separator = max(",\t;", key=text.partition("\n")[0].count)
@@ -74,7 +75,7 @@ def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
     """One JSON object a line, from line `first` on. A torn last line (a killed writer) is left out and reported. Raises Unreadable for
     another line that is no JSON object."""
     data = content(path)
-    _require_few(path, data, b",{")
+    _require_few(path, data, b",{\n")
     lines = data.split(b"\n")
     rows, cut = [], ""
     for place, line in enumerate(lines[first - 1 :], start=first):
