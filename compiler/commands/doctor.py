@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stages.contracts.files import parse_json, read_bytes
+
 WORDS = Path(__file__).parents[1] / "doctor.toml"
 FREE_BYTES = 2 * 10**9
 """Below this a run's checkpoints, DVC's cache and the site do not fit beside each other."""
@@ -157,7 +159,7 @@ def stand_ins(needs: Needs) -> Iterator[Line]:
 def libraries(needs: Needs) -> Iterator[Line]:
     """Each library that is absent or has another version than constraints.txt pins; and one line for all others."""
     path = Path("constraints.txt")
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    text = read_bytes(path).decode("utf-8", "replace") if path.is_file() else ""
     pins = {name.lower(): version for name, version in re.findall(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;#]+)", text, re.MULTILINE)}
     needed, fine = required(), 0
     if not pins:
@@ -203,7 +205,7 @@ def services(needs: Needs) -> Iterator[Line]:
 def devices(needs: Needs) -> Iterator[Line]:
     """Asked of torch in a process of its own: a broken driver can hang or crash it."""
     try:
-        answer = json.loads(_output(sys.executable, "-P", "-c", _TORCH, seconds=120) or "")
+        answer = parse_json(_output(sys.executable, "-P", "-c", _TORCH, seconds=120) or "")
     except ValueError:
         yield _line("torch", "broken")
         return

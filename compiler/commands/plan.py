@@ -26,6 +26,7 @@ from compiler.problems import Rejected, errors, sentence
 from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.files import links_to, read_bytes
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.stage import ROOT
 
@@ -167,18 +168,19 @@ def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline
     """Another revision, compiled in a folder of its own with its specs, data and stages. What does not compile is noted and left out."""
     extract(revision, folder)
     _link_tracked(folder, Path.cwd())
-    with chdir(folder):
-        code = CodeTree(Path.cwd() if Path("stages").is_dir() else ROOT)  # a project may use octavo without holding its code
-        compiled, notes = _compilable(names, Inputs(code))
-        texts = project(compiled, with_site=not names)
-    files = Files(folder, {**texts.files, **texts.once})
-    written = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
-    locks: dict[str, Lock] = {}
-    for pipeline in texts.pipelines:
-        lock = locks[pipeline.path.as_posix()] = {}
-        for stage in pipeline.stages:
-            deps = {dep: Entry("" if dep in written else files.md5(dep) or "") for dep in stage.deps}
-            lock[stage.name] = Locked(command(stage), deps, {out: Entry("") for out in stage.outs})
+    with links_to(Path.cwd()):
+        with chdir(folder):
+            code = CodeTree(Path.cwd() if Path("stages").is_dir() else ROOT)  # a project may use octavo without holding its code
+            compiled, notes = _compilable(names, Inputs(code))
+            texts = project(compiled, with_site=not names)
+        files = Files(folder, {**texts.files, **texts.once})
+        written = {out for pipeline in texts.pipelines for stage in pipeline.stages for out in stage.outs}
+        locks: dict[str, Lock] = {}
+        for pipeline in texts.pipelines:
+            lock = locks[pipeline.path.as_posix()] = {}
+            for stage in pipeline.stages:
+                deps = {dep: Entry("" if dep in written else files.md5(dep) or "") for dep in stage.deps}
+                lock[stage.name] = Locked(command(stage), deps, {out: Entry("") for out in stage.outs})
     return _Baseline(locks, files, None, tuple(each.experiment.name for each in compiled), tuple(notes))
 
 

@@ -17,7 +17,7 @@ from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import Attempt, first_data, read_attempts
 from stages.contracts.claim import ClaimRule
-from stages.contracts.files import parse_json, read_text
+from stages.contracts.files import read_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
 
@@ -170,7 +170,7 @@ def _undated(compiled: Compiled, making: Collection[str | None]) -> Iterator[str
     *specs, committed = contents([f"HEAD:./{path}" for path in (*files, committed_card)])
     is_edited = {}
     for file, text in zip(files, specs, strict=True):
-        is_edited[file] = text is not None and text != Path(file).read_text(encoding="utf-8")
+        is_edited[file] = text is not None and text != read_text(file)
         if text is None:
             yield f"{file} is in no commit: commit it before dvc repro, or its claims are younger than their data, and decide nothing"
     for rule, file in zip(card.claims, places, strict=True):

@@ -14,6 +14,7 @@ from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
 from compiler.problems import listed, sentence
 from stages.contracts.code import Judgement
+from stages.contracts.files import parse_json
 from stages.contracts.layout import RUNS
 from stages.contracts.lineage import Origins
 
@@ -120,7 +121,7 @@ def _data_paths(card: Any) -> set[str]:
 def json_object(text: str | None) -> dict[str, Any]:
     """An object of JSON; {} for any other text."""
     try:
-        content = json.loads(text or "")
-    except (ValueError, RecursionError):
+        content = parse_json(text or "")
+    except ValueError:
         return {}
     return content if isinstance(content, dict) else {}

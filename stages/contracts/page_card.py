@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from stages.contracts.analysis_card import AnalysisCard
 from stages.contracts.artifact import Frozen, later
 from stages.contracts.code import Judgement
-from stages.contracts.names import OneBound, Slug, exactly_one, refused
+from stages.contracts.names import OneBound, ProjectPath, Slug, exactly_one, refused
 
 Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
 """signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides

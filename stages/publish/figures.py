@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.figure import Figure
+from stages.contracts.files import read_bytes
 from stages.publish.clean import clean_figure
 from stages.publish.experiment import Drawing, ExperimentFiles
 from stages.publish.text import script_literal
@@ -47,7 +48,7 @@ def picture(drawing: Drawing, svg: Markup) -> Picture:
 
 def inlined(path: Path) -> Markup:
     """The picture as one HTML element, drawing only. Raises ArtifactError when it is no picture."""
-    svg = clean_figure(path.read_text(encoding="utf-8", errors="replace"), path.stem)
+    svg = clean_figure(read_bytes(path).decode("utf-8", "replace"), path.stem)
     if not svg.startswith("<svg ") or not svg.endswith("</svg>"):
         raise ArtifactError(path, "the file is no SVG picture", why="a page shows it as a figure", fix="dvc repro")
     return svg
@@ -55,7 +56,7 @@ def inlined(path: Path) -> Markup:
 
 def files(drawing: Drawing) -> dict[str, bytes]:
     """Name -> content of picture, table and words, those that there are. The picture is the one that the page shows."""
-    rest = {path.name: path.read_bytes() for path in (drawing.csv, drawing.svg.with_suffix(".json")) if path.exists()}
+    rest = {path.name: read_bytes(path) for path in (drawing.csv, drawing.svg.with_suffix(".json")) if path.exists()}
     return {drawing.svg.name: f"{inlined(drawing.svg)}\n".encode(), **rest}
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import FailureClass, Outcome, read_attempts
+from stages.contracts.files import file_digest, make_folder
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card

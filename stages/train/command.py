@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from stages.contracts.attempt import FailureClass, Started
+from stages.contracts.files import file_digest, make_folder, open_append
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card

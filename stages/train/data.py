@@ -32,23 +32,22 @@ def read_rows(data: DatasetRef) -> list[Row]:
     if digest != data.sha256:
         raise refusal("S201.changed", path=path, now=digest[:12], card=(data.sha256 or "none")[:12])
     rows: dict[str, Row] = {}
-    with path.open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            row = _row(line, data.prompt, f"{path}:{number}")
-            if row["id"] in rows:
-                raise refusal("S202.twice", place=f"{path}:{number}", id=repr(row["id"]))
-            rows[row["id"]] = row
-            if len(rows) == data.rows:
-                break
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+            continue
+        row = _row(line, data.prompt, f"{path}:{number}")
+        if row["id"] in rows:
+            raise refusal("S202.twice", place=f"{path}:{number}", id=repr(row["id"]))
+        rows[row["id"]] = row
+        if len(rows) == data.rows:
+            break
     return list(rows.values())
 
 
 def _row(line: bytes, prompt: str, place: str) -> Row:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
+        row = parse_json(line)
+    except ValueError as error:
         raise refusal("S202.json", place=place, error=error) from None
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get(prompt), str):
         raise refusal("S202.text", place=place, prompt=prompt)

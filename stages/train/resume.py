@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from stages.contracts.artifact import canonical_json
 from stages.contracts.attempt import Attempt, Changed
+from stages.contracts.files import make_folder, read_bytes, read_json, write_text
 from stages.contracts.retries import Retries
 from stages.contracts.run_card import TrainCard
 from stages.contracts.training import TrainSettings

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from stages.contracts.files import make_folder
 from stages.contracts.layout import CHECKPOINTS
 from stages.contracts.run_card import TrainCard
 

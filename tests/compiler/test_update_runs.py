@@ -14,7 +14,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK, lock
 from compiler.commands.plan import plan
 from compiler.commands.plan_report import text
-from stages.contracts.artifact import file_digest
+from stages.contracts.files import file_digest
 from tests.compiler.plan_project import commit, git
 from tests.compiler.wandb_stand_in import KEY, Faults, Run, Wandb, wandb
 from tests.e2e.imported import compiled, findings, health, make, run

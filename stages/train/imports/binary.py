@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.train.imports.log import EVENT_STEP, WANDB_STEP, Log, Unreadable, content, from_rows, load_json, sentence
+from stages.train.imports.log import EVENT_STEP, WANDB_STEP, Log, Unreadable, bytes_of, content, from_rows, load_json, sentence
 
 
 @dataclass
@@ -33,7 +33,7 @@ class _EventFile:
 def read_tensorboard(path: Path, index: str = EVENT_STEP) -> Log:
     """An event file, or a folder of them, in the order of the times at which they begin. Raises Unreadable for a file that is none. A tag
     that two files hold at the same time is unusable: a run that is resumed writes a new file when the old one has ended."""
-    files = [_read_events(file) for file in (path.rglob("*tfevents*") if path.is_dir() else [path])]
+    files = [_read_events(file) for file in (sorted(path.rglob("*tfevents*")) if path.is_dir() else [path])]
     files.sort(key=lambda file: (file.begins, file.path.as_posix()))
     if not files or (len(files) == 1 and files[0].cut and not files[0].begins):
         raise Unreadable("no_event_file", path=path)
@@ -62,6 +62,7 @@ def _read_events(path: Path) -> _EventFile:
         from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
     except ImportError:
         raise Unreadable("no_tensorboard") from None
+    bytes_of(path)  # raises Unreadable for what is no file to read
     file, reader = _EventFile(path), PyRecordReader_New(str(path).encode())
     while True:
         try:

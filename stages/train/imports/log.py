@@ -110,7 +110,7 @@ def content(path: Path) -> bytes:
     Raises Unreadable for a folder, and for an empty or packed file."""
     if path.is_dir():
         raise Unreadable("folder", path=path)
-    data = path.read_bytes()
+    data = bytes_of(path)
     if not data:
         raise Unreadable("empty", path=path)
     if data.startswith(_PACKED):
@@ -125,7 +125,7 @@ def bytes_of(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except FileRefused as refused:
-        raise Unreadable(f"{path}: {refused.strerror}; {refused.why}") from None
+        raise Unreadable("refused", path=path, what=f"{refused.strerror}; {refused.why}") from None
 
 
 def load_json(text: bytes) -> Any:

@@ -172,7 +172,7 @@ def _check_resumes(cells: pd.DataFrame, starts: set[int]) -> None:
     part that does neither, unless it is the last one and ends before it comes to a logged step: its rows are only out of order."""
     last_part = cells["part"].max()
     if last_part > MOST_RESUMES:
-        raise Unreadable(f"the steps go back {last_part} times: a log holds one run, resumed {MOST_RESUMES} times at most")
+        raise Unreadable("many_resumes", count=last_part, most=MOST_RESUMES)
     for part in range(1, last_part + 1):
         mine, before = cells[cells["part"] == part], cells[cells["part"] < part]
         begins, previous = mine["row"].min(), cells.loc[cells["part"] == part - 1, "row"].min()

@@ -26,6 +26,8 @@ from stages.train.imports.log import (
     whole,
 )
 
+_MOST_HEADER = 1 << 20
+
 
 def read_csv(path: Path, index: str = "step") -> Log:
     """A table with a header. An empty cell was not logged; `NaN` was logged and is not finite; `null` does not apply. A torn last line
@@ -37,21 +39,21 @@ def read_csv(path: Path, index: str = "step") -> Log:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Unreadable("no_utf8", path=path, error=error) from None
-    separator = max(",\t;", key=text.partition("\n")[0].count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    separator = max(",\t;", key=data.partition(b"\n")[0][:_MOST_HEADER].decode("utf-8", "replace").count)
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""), delimiter=separator, strict=True)
     try:
         (_, header), *lines = [(reader.line_num, cells) for cells in reader if cells] or [(1, [])]
     except csv.Error as error:
         raise Unreadable("no_csv", line=reader.line_num, path=path, error=error) from None
     names = [name.strip() for name in header]
-    for name in names:
-        if name and names.count(name) > 1:
-            raise Unreadable("repeated_column", path=path, column=name, count=names.count(name))
+    repeated, times = Counter(filter(None, names)).most_common(1)[0] if any(names) else ("", 1)
+    if times > 1:
+        raise Unreadable("repeated_column", path=path, column=repeated, count=times)
     if len(names) == 1 or (names and all(_is_number(name) for name in names)):
         raise Unreadable("no_header", path=path, shown=", ".join(names)[:60])
     headers = [line for line, cells in lines if cells == header]
     lines = [(line, cells) for line, cells in lines if cells != header]
-    is_whole = text.endswith(("\n", "\r"))
+    is_whole = data.endswith((b"\n", b"\r"))
     torn = lines.pop()[0] if lines and len(lines[-1][1]) < len(names) and not is_whole else 0  # its last number may lack digits
     for line, cells in lines:
         if len(cells) != len(names):
@@ -62,6 +64,13 @@ def read_csv(path: Path, index: str = "step") -> Log:
     log.notes += [sentence("maybe_cut")] if rows and not torn and not is_whole else []
     log.notes += [sentence("header_again", line=headers[0], count=len(headers))] if headers else []
     return log
+
+
+def _require_few(path: Path, data: bytes, marks: bytes) -> None:
+    try:
+        require_few(data, marks)
+    except ValueError as error:
+        raise Unreadable("refused", path=path, what=error) from None
 
 
 def _is_number(text: str) -> bool:

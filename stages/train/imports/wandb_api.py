@@ -24,7 +24,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from stages.contracts.artifact import write_text
+from stages.contracts.files import write_text
 from stages.contracts.import_card import SNAPSHOT, Answer, Ask, Fault
 from stages.train.imports.log import NoNumber, Unreadable, flat, number
 

@@ -18,7 +18,7 @@ from chromium import CHROMIUM, Browser, browser
 from example_experiment import build, copy_site
 from poison import poison
 
-from stages.contracts.artifact import read, write, write_text
+from stages.contracts.artifact import read, write
 from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure, Mark
 from stages.contracts.files import write_text
