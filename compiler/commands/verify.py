@@ -22,6 +22,7 @@ from compiler.problems import catalogue, listed
 from compiler.render import LIMIT, colour, render
 from stages.contracts.artifact import dump
 from stages.contracts.diagnostic import Diagnostic, Place
+from stages.contracts.files import read_bytes, read_text
 from stages.contracts.layout import RUNS, ExperimentFolder, RunFolder
 from stages.publish.verification import Comparison, Difference, Verification, Verified
 

@@ -177,6 +177,7 @@ def run_python(arguments: Sequence[str], folder: Path | None = None, **environme
     """Run Python on the code of this project, as DVC does; its output is kept, and nothing is raised."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     variables = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    variables |= {PROJECT: os.getcwd()} if folder else {}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=variables, capture_output=True, text=True, errors="replace", check=False
     )

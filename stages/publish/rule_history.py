@@ -232,7 +232,7 @@ def rule_date(spec: Path, start: int, blamed: Blamed | str) -> RuleDate:
         return RuleDate(None, "unknown: the spec is not here")
     if isinstance(blamed, str):
         return RuleDate(None, blamed)
-    commits = [blamed[line] for line in _rule_lines(spec.read_text(encoding="utf-8").split("\n"), start) if line in blamed]
+    commits = [blamed[line] for line in _rule_lines(read_text(spec).split("\n"), start) if line in blamed]
     if not commits:
         return RuleDate(None, "unknown: git does not know these lines")
     if any(commit and not commit.strip("0") for _, commit in commits):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.diagnostic import StageError
-from stages.contracts.files import file_digest, parse_json, read_bytes
+from stages.contracts.files import parse_json, read_bytes
 from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
 from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
@@ -84,7 +84,7 @@ def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> tupl
         ran = run_python(["-c", _IN_TURN, f"{RUNS}/{experiment.name}", *modules], root, **environment)
         failed = ran.stderr.rpartition("stage stages.")[2].partition("\n")[0] if ran.returncode else ""
         done = [stage for stage in stages if STAGES[stage] != f"stages.{failed}"]
-        files = {path.relative_to(root).as_posix(): path.read_bytes() for stage in done for path in _outputs(folder, stage)}
+        files = {path.relative_to(root).as_posix(): read_bytes(path) for stage in done for path in _outputs(folder, stage)}
     return files, _refusal(experiment, f"stages.{failed}", ran.stderr) if failed else None
 
 
@@ -261,5 +261,5 @@ def _site_file(name: str, expected: Path | None, found: Path | None) -> list[Dif
         gone = next((folder for folder in reversed(path.parents) if SITE in folder.parents and not folder.exists()), path)
         what = "the site lacks it" if found is None else "no page gives this file"
         return [Difference(code="S489", path=gone.as_posix(), what=what, fix=_SITE.fix)]
-    new, old = expected.read_bytes(), found.read_bytes()
+    new, old = read_bytes(expected), read_bytes(found)
     return _SITE.differences(path.as_posix(), new if _AGE.search(old) else _AGE.sub(b"", new), old, limit=1)
