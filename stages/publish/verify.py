@@ -117,23 +117,19 @@ def _scratch(experiment: ExperimentFolder) -> Iterator[Path]:
         for entry in (here / RUNS).iterdir():
             if entry.name != experiment.name:
                 (root / RUNS / entry.name).symlink_to(entry)
-        _copy(here / RUNS / experiment.name, root / RUNS / experiment.name)
+        shutil.copytree(here / RUNS / experiment.name, root / RUNS / experiment.name, copy_function=_link_or_copy)
         folder = ExperimentFolder(root / RUNS / experiment.name)
         for path in (path for stage in STAGES for path in _outputs(folder, stage)):
             path.unlink()
         yield root
 
 
-def _copy(source: Path, target: Path) -> None:
+def _link_or_copy(source: str, target: str) -> None:
     """Big files are linked, small ones copied: screen may rewrite a `retry.json`."""
-    target.mkdir()
-    for entry in source.iterdir():
-        if entry.is_dir() and entry.name != "adapter":
-            _copy(entry, target / entry.name)
-        elif entry.is_dir() or entry.suffix in _LINKED:
-            (target / entry.name).symlink_to(entry)
-        else:
-            shutil.copyfile(entry, target / entry.name)
+    if Path(source).suffix in _LINKED:
+        Path(target).symlink_to(source)
+    else:
+        shutil.copyfile(source, target)
 
 
 def _outputs(folder: ExperimentFolder, stage: str) -> list[Path]:

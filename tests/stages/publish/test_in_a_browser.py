@@ -284,6 +284,22 @@ def test_the_search_finds_words_and_shows_hostile_ones_as_text(hostile: Path, ho
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:", "about:", host))] == []
 
 
+def test_what_was_put_into_a_page_runs_only_without_its_policy(hostile: Path, tab: Browser) -> None:
+    text = (hostile / "experiments/hostile/index.html").read_text(encoding="utf-8")
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', text)
+    injected = "<script>window.hacked=1</script><img src=x onerror=window.hacked=2><style>body {opacity: 0.5}</style>"
+    for put, hacked in ((injected, None), (f"{injected}<base href='http://evil.invalid/'>", None), ("", 1)):
+        page = text.replace("</body>", f"{put or injected}</body>")
+        path = hostile / "experiments/hostile/injected.html"
+        path.write_text(page if put else page.replace(policy[0], ""), encoding="utf-8")
+        tab.violations.clear()
+        tab.open(path)
+        tab.run("new Promise((done) => setTimeout(done, 300))")
+        assert (tab.run("window.hacked === undefined ? null : window.hacked") is None) == (hacked is None)
+        assert (tab.run("getComputedStyle(document.body).opacity") == "1") == bool(put) and bool(tab.violations) == bool(put)
+        path.unlink()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_of_a_web_server_runs_nothing_of_others_and_works(host: str, tab: Browser, kind: str) -> None:
     tab.requested.clear()

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import html
 import json
 import re
@@ -10,6 +12,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
 from stages.publish.home import MEMBERS, home, overview, summaries
 from stages.publish.page import page
+from stages.publish.policy import theme_scripts
 from stages.publish.site import MOST_IN_NAVIGATION, age, settings, site
 
 QUICKSTART = "experiments/quickstart/index.html"
@@ -37,16 +40,23 @@ def test_a_static_page_has_the_frame_of_a_page_and_its_own_title(built: Path) ->
     assert not [doc for doc in searched(built) if "/quickstart/numbers.html" in doc["location"] or "octavo_frame" in doc["location"]]
 
 
-def test_a_theme_without_a_place_for_static_pages_is_refused(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("block", "what"),
+    [
+        ("{% block content %}mine{% endblock %}", "without its title or its body"),
+        ("{% block scripts %}<script>1</script>{% endblock %}", "an inline script"),
+    ],
+)
+def test_a_theme_without_a_place_for_static_pages_or_with_an_inline_script_is_refused(project: Path, block: str, what: str) -> None:
     copy_site(project)
     (project / "site/theme").mkdir()
-    (project / "site/theme/main.html").write_text('{% extends "base.html" %}{% block content %}mine{% endblock %}')
+    (project / "site/theme/main.html").write_text('{% extends "base.html" %}' + block)
     mine = project / "site/mkdocs.yml"
     mine.write_text(mine.read_text().replace("  name: material", f"  name: material\n  custom_dir: {project}/site/theme"))
     page(build(project))
     with pytest.raises(StageError) as caught:
         site(Path("runs"))
-    assert caught.value.code == "S383" and not (project / "build/site").exists()
+    assert caught.value.code == "S383" and what in caught.value.what and not (project / "build/site").exists()
 
 
 def test_the_search_knows_claims_prose_and_the_guide_and_no_text_that_is_markup(built: Path) -> None:
@@ -76,13 +86,19 @@ def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
     assert "smoke" not in newest.split("</ul>")[0]  # a profile decides nothing
 
 
-def test_no_page_asks_another_host_for_anything(built: Path) -> None:
-    for path in (built / "build/site").rglob("*.html"):
+def test_every_page_has_a_policy_that_runs_inline_scripts_of_the_installed_theme_only(built: Path) -> None:
+    theme = {f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in theme_scripts()}
+    pages = list((built / "build/site").rglob("*.html"))
+    assert len(pages) > 30
+    for path in pages:
         text = path.read_text(encoding="utf-8")
-        asked = re.findall(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]*)"', text)
-        assert not asked, path
-    for path in (built / "build/site/assets").glob("octavo.*"):
-        assert "http" not in path.read_text(encoding="utf-8")
+        policy = re.search(r'<head>\s*<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+        assert policy and text.count("Content-Security-Policy") == text.count("http-equiv"), path
+        rules = {name: set(sources) for name, *sources in (rule.split() for rule in policy[1].split("; "))}
+        assert rules["default-src"] == rules["object-src"] == rules["base-uri"] == rules["form-action"] == {"'none'"}, path
+        assert rules["script-src"] <= {"'self'"} | theme and not re.search("https?:|unsafe|\\*", policy[1]), path
+        assert path.name == "404.html" or (rules["style-src"] == {"'self'"} and not re.search(r"<style|<[^>]* style=", text)), path
+        assert not re.findall(r'<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)="((?:https?:)?//[^"]*)"', text), path
 
 
 def test_the_navigation_names_experiments_while_they_are_few(project: Path) -> None:
