@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +28,17 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin, Origins, Written
 from stages.publish.numbers import listed
 
-_SCREEN, _CONCLUDE = "analysis/screen.card.json", "analysis/conclude.card.json"
 _OWN = "the rule was written or edited"
 _UNCHANGED = "the rule itself is as it was committed before them"
 _SECONDS = 5.0
-_BLAMED = re.compile(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
+_BLAMED = re.compile(r"^([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?\n(.*?)^\t", re.DOTALL | re.MULTILINE)
+Blamed = Mapping[int, tuple[int, str]]
+"""Line -> seconds of its commit, and the commit's id: zeros of a line that is not committed, empty at the end of a shallow history."""
+Versions = tuple[Any, Any, Any]
+"""A card now, before the data and since; None where git has none."""
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What ends a line of YAML; of git only a line feed does."""
 
 
 class RuleDate(NamedTuple):
@@ -60,15 +68,17 @@ def changed_since(
     return Changed(rules=written, expectations=expectations, withdrawn=withdrawn, dropped=dropped, added=added)
 
 
+@dataclass(frozen=True)
 class _History:
     """What git says of the rules of one experiment."""
 
-    def __init__(
-        self, folder: ExperimentFolder, conclude: ConcludeCard, origins: Origins, began: Mapping[str, str | None], imported: bool
-    ) -> None:
-        self.folder, self.conclude, self.origins, self.began, self.imported = folder, conclude, origins, began, imported
-        self.card_before, self.card_since, self.blame = cache(card_before), cache(card_since), cache(blame)
-        self.data_of = "octavo first read its logs on" if imported else "the first data of"
+    folder: ExperimentFolder
+    conclude: ConcludeCard
+    origins: Origins
+    began: Mapping[str, str | None]
+    imported: bool
+    versions: Callable[[Path, datetime], Versions] = field(default_factory=lambda: cache(card_versions))
+    blame: Callable[[Path], Blamed | str] = field(default_factory=lambda: cache(blame))
 
     def first_data(self, conditions: Iterable[str] | None = None) -> datetime | None:
         """When the data of some conditions began, or of all."""
@@ -78,38 +88,35 @@ class _History:
     def claim(self, claim: str) -> Written:
         """The claim's own rule, and the gates, the shared evaluation and the reading of logs that it rests on."""
         rule = next((rule for rule in self.conclude.claims if rule.id == claim), None)
-        sides = _sides(rule)
-        data = self.first_data(sides if rule else None)
-        place = self.origins.claims.get(claim)
-        written, late = self._rule("claims", claim, place, data)
+        data = self.first_data(rule.sides if rule else None)
+        written, late = self._rule("claims", claim, self.origins.claims.get(claim), data)
         if rule is None or data is None or late:
             return Written(written=written, late=_OWN if late else "")
-        gates = self._edited_gates(data) if rule.included_only else []
-        if gates:
-            why = "the health gates that decide which runs count were edited"
-            return Written(written=f"{written}; health gates edited after them: {listed(gates)}", late=why)
+        words, why = next(self._edited_below(rule, data), ("", ""))
+        return Written(written=f"{written}; {words}" if words else written, late=why)
+
+    def _edited_below(self, rule: ClaimRule, data: datetime) -> Iterator[tuple[str, str]]:
+        """(what of that on which a claim rests was edited after the data, the same as a cause)."""
+        if rule.included_only and (gates := self._edited_gates(data)):
+            yield f"health gates edited after them: {listed(gates)}", "the health gates that decide which runs count were edited"
         if rule.metric.startswith("evaluation.") and self._edited(self.folder.evaluate_card, _measure, rule.metric.split(".")[1], data):
-            why = "the shared evaluation that it rests on was edited"
-            return Written(written=f"{written}; the shared evaluation was edited after them", late=why)
-        read_by = next((run.name for run in self.conclude.runs if self.imported and run.condition in sides), None)
-        if read_by and self._edited(self.folder.run(read_by).import_card, _reading, rule.metric, data):
-            why = "the steps or columns that its runs are read by were edited"
-            return Written(written=f"{written}; how its logs are read was edited after that", late=why)
-        return Written(written=written)
+            yield "the shared evaluation was edited after them", "the shared evaluation that it rests on was edited"
+        run = next((run.name for run in self.conclude.runs if self.imported and run.condition in rule.sides), None)
+        if run and self._edited(self.folder.run(run).import_card, _reading, rule.metric, data):
+            yield "how its logs are read was edited after that", "the steps or columns that its runs are read by were edited"
 
     def expectation(self, index: int) -> Written:
         card = self.conclude.expectations[index]
-        place = self.origins.cards.get(_CONCLUDE, {}).get(f"/expectations/{index}")
+        place = self.origins.cards.get("analysis/conclude.card.json", {}).get(f"/expectations/{index}")
         written, late = self._rule("expectations", card.name, place, self.first_data(card.conditions))
         return Written(written=written, late=_OWN if late else "")
 
     def _rule(self, kind: str, id_: str, place: Origin | None, data: datetime | None) -> tuple[str, bool]:
         """(when a rule was written against its data, whether it is younger)."""
-        date = self._date(place)
-        words, late = against_data(date, data, self.data_of)
+        words, late = against_data(self._date(place), data, "octavo first read its logs on" if self.imported else "the first data of")
         if data is None:
             return words, False
-        now, before, since = (_rule_of(card, kind, id_) for card in self._versions(self.folder.conclude_card, data))
+        now, before, since = (_rule_of(card, kind, id_) for card in self.versions(self.folder.conclude_card, data))
         if now and since and not _same(since, now):
             words, late = f"{words}; the rule was another in the first commit since", True
         if late and now and before and _same(before, now):
@@ -118,21 +125,17 @@ class _History:
 
     def _edited_gates(self, data: datetime) -> list[str]:
         """Names of gates that came, went or changed after the data."""
-        now, before, since = (card and card["gates"] for card in self._versions(self.folder.screen_card, data))
+        now, before, since = (card and card["gates"] for card in self.versions(self.folder.screen_card, data))
         if now is None or now == before:
             return []
         edited = [name for name in dict.fromkeys((*now, *since)) if now.get(name) != since.get(name)] if since is not None else []
-        places = self.origins.cards.get(_SCREEN, {})
+        places = self.origins.cards.get("analysis/screen.card.json", {})
         return edited or [name for name in now if (at := self._date(places.get(f"/gates/{name}")).at) and at > data]
 
     def _edited(self, card: Path, part: Callable[[Any, str], Any], name: str, data: datetime) -> bool:
         """Whether a part of a card is neither what it was before the data nor what it was when they were committed."""
-        now, before, since = (content and part(content, name) for content in self._versions(card, data))
+        now, before, since = (content and part(content, name) for content in self.versions(card, data))
         return bool(now and since and now not in (before, since))
-
-    def _versions(self, card: Path, data: datetime) -> tuple[Any, Any, Any]:
-        """A card now, in the newest commit from before the data, and in the oldest since; None where there is none."""
-        return load_json(card) if card.is_file() else None, self.card_before(card, data), self.card_since(card, data)
 
     def _date(self, place: Origin | None) -> RuleDate:
         if place is None or not place.file or not place.line:
@@ -142,7 +145,7 @@ class _History:
     def came_and_went(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """(claims and expectations withdrawn, runs dropped, runs added) since the data; ledgers that lie there tell of runs too."""
         data, now = self.first_data(), self.conclude
-        then = self.card_since(self.folder.conclude_card, data) if data else None
+        _, _, then = self.versions(self.folder.conclude_card, data) if data else (None, None, None)
         declared = {run.name: None for run in now.runs}
         ledgers = sorted(path.parent.name for path in self.folder.root.glob("*/attempts.jsonl") if _had_data(path))
         before = [run["name"] for run in then["runs"]] if then else []
@@ -153,12 +156,6 @@ class _History:
         ids = [("claim", rule["id"]) for rule in then["claims"]] + [("expectation", rule["id"]) for rule in then.get("expectations", ())]
         withdrawn = tuple(f"{kind} {id_}" for kind, id_ in ids if (kind, id_) not in kept)
         return withdrawn, dropped, tuple(name for name in declared if name not in before)
-
-
-def _sides(rule: ClaimRule | None) -> set[str]:
-    if rule is None:
-        return set()
-    return {rule.contrast.condition, rule.contrast.against} if rule.contrast else {rule.condition or ""}
 
 
 def _had_data(ledger: Path) -> bool:
@@ -201,28 +198,19 @@ def against_data(date: RuleDate, data: datetime | None, data_of: str = "the firs
     return f"{date.words}, {'after' if date.at > data else 'before'} {began}", date.at > data
 
 
-Blamed = Mapping[int, tuple[int, str]]
-"""Line -> seconds of its commit, and the commit's id: zeros of a line that is not committed, empty at the end of a shallow history."""
-
-
 def blame(spec: Path) -> Blamed | str:
     """When each line of a spec was committed, or why git cannot tell."""
     try:
-        shallow = _git("rev-parse", "--is-shallow-repository").strip() == "true"
+        shallow = not whole_history()
         porcelain = _git("blame", "--line-porcelain", "--ignore-revs-file=", "--", spec.as_posix())
     except subprocess.CalledProcessError as error:
         return "not committed yet" if "no such path" in str(error.stderr) else "unknown: not in a git repository"
     except (OSError, subprocess.TimeoutExpired):
         return "unknown: git did not answer"
     lines: dict[int, tuple[int, str]] = {}
-    commit, number = "", 0
-    for line in porcelain.split("\n"):  # not splitlines: a comment of a spec may hold other ends of lines
-        if match := _BLAMED.fullmatch(line):
-            commit, number = match[1], int(match[2])
-        elif line.startswith("committer-time "):
-            lines[number] = int(line.split()[1]), commit
-        elif line == "boundary" and shallow:
-            lines[number] = lines[number][0], ""
+    for commit, line, facts in _BLAMED.findall(porcelain):
+        at_the_end = shallow and "boundary" in facts.split("\n")
+        lines[int(line)] = int(facts.partition("\ncommitter-time ")[2].split()[0]), "" if at_the_end else commit
     return lines
 
 
@@ -232,7 +220,10 @@ def rule_date(spec: Path, start: int, blamed: Blamed | str) -> RuleDate:
         return RuleDate(None, "unknown: the spec is not here")
     if isinstance(blamed, str):
         return RuleDate(None, blamed)
-    commits = [blamed[line] for line in _rule_lines(read_text(spec).split("\n"), start) if line in blamed]
+    text = read_text(spec)
+    in_git = list(accumulate(("\n" in end for end in _BREAK.findall(text)), initial=1))  # git's number of each line
+    lines = _rule_lines(_BREAK.split(text), start)
+    commits = [blamed[in_git[line - 1]] for line in lines if line <= len(in_git) and in_git[line - 1] in blamed]
     if not commits:
         return RuleDate(None, "unknown: git does not know these lines")
     if any(commit and not commit.strip("0") for _, commit in commits):
@@ -252,28 +243,16 @@ def _rule_lines(text: Sequence[str], start: int) -> range:
     return range(start, max((at for at in indents if start < at < end), default=start) + 1)
 
 
-def card_before(card: Path, data: datetime) -> Any:
-    """A card in its newest commit from before the data; None when git has none."""
-    return _card_in(_last_before(card, data), card)
-
-
-def card_since(card: Path, data: datetime) -> Any:
-    """A card as the oldest commit since the data has it, whatever that commit was about. None when nothing was committed since."""
+def card_versions(card: Path, data: datetime) -> Versions:
+    """A card now, in its newest commit from before the data, and as the oldest commit since has it, whatever that commit was about."""
+    now = load_json(card) if card.is_file() else None
     try:  # commits of other branches, merged later, do not know what ran here; --since would cut --ancestry-path short
-        base = _last_before(card, data)
-        which = ["--ancestry-path", f"{base}..HEAD"] if base else ["HEAD"]
-        dated = [line.split() for line in _git("rev-list", "--reverse", "--timestamp", *which).splitlines()]
+        base = _git("rev-list", "-1", f"--before={data.isoformat()}", "HEAD", "--", card.as_posix()).strip()
+        dated = _git("rev-list", "--reverse", "--timestamp", *(["--ancestry-path", f"{base}..HEAD"] if base else ["HEAD"]))
     except (subprocess.SubprocessError, OSError):
-        return None
-    return _card_in(next((commit for seconds, commit in dated if int(seconds) >= data.timestamp()), ""), card)
-
-
-def _last_before(path: Path, data: datetime) -> str:
-    """The newest commit of a file from before the data; empty when there is none."""
-    try:
-        return _git("rev-list", "-1", f"--before={data.isoformat()}", "HEAD", "--", path.as_posix()).strip()
-    except (subprocess.SubprocessError, OSError):
-        return ""
+        return now, None, None
+    commits = (line.split() for line in dated.splitlines())
+    return now, _card_in(base, card), _card_in(next((commit for at, commit in commits if int(at) >= data.timestamp()), ""), card)
 
 
 def _card_in(commit: str, card: Path) -> Any:
@@ -294,4 +273,5 @@ def whole_history() -> bool:
 
 def _git(*arguments: str) -> str:
     command = ["git", "-c", "core.fsmonitor=false", "-c", "blame.showRoot=false", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=True).stdout
+    answer = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=True).stdout
+    return answer.decode(errors="replace")  # as it is: only a line feed ends a line of git's, whatever a comment of a spec holds
