@@ -22,11 +22,11 @@ from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, rules
-from stages.publish.claims import ClaimView, claim_views
-from stages.publish.experiment import RULES, ExperimentFiles, RunFiles, load
+from stages.publish.claims import claim_views
+from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.header import FOLDER, page_summary
-from stages.publish.methods import citation, judged_page, judged_run, judged_words, setting_groups
+from stages.publish.methods import citation, judged_run, judged_words
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
 from stages.publish.prose import render_prose
@@ -34,10 +34,6 @@ from stages.publish.run_page import run_pages
 from stages.publish.text import escape, render
 
 MODULES = ("stages.publish.page",)
-
-
-_File = tuple[Path, str | None, str]
-"""Path, digest where one was recorded, and what made it."""
 
 
 def page(folder: Path) -> None:
@@ -49,37 +45,43 @@ def page(folder: Path) -> None:
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
-    facts, modules = Facts(experiment.findings), (anomalies, attempts, conditions, completions, imported, methods, rules)
+    card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
-    values = {
-        **{module.__name__.rpartition(".")[2]: module for module in modules},
-        "experiment": experiment,
-        "name": experiment.folder.name,
-        "card": experiment.card,
-        "facts": facts,
-        "front_title": Markup(json.dumps(escape(experiment.card.title))),  # themes write titles and tags as they are
-        "front_tags": Markup(json.dumps([escape(tag) for tag in experiment.card.tags])),
-        "answer": header.answer(claims),
-        "claims": claims,
-        "seen": seen,
-        "rates": attempts.rates(experiment, facts),
-        "older_code": {run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
-        "drawn": figures.pictures(experiment),
-        "examples": completions.examples(experiment),
-        "settings": setting_groups(experiment),
-        "prose": lambda: _prose(experiment, facts),
-        "citation": citation(experiment),
-        "judged": judged_page(experiment),
-    }
-    banners = header.banners(experiment, claims)
-    index = render("experiment.md.j2", banners=banners, **values)
+    banners, sections = header.banners(experiment, claims), (anomalies, attempts, completions, conditions, imported, methods, rules)
+    index = render(
+        "experiment.md.j2",
+        **{module.__name__.rpartition(".")[2]: module for module in sections},
+        experiment=experiment,
+        name=experiment.folder.name,
+        card=card,
+        facts=facts,
+        front_title=Markup(json.dumps(escape(card.title))),  # themes write titles and tags as they are
+        front_tags=Markup(json.dumps([escape(tag) for tag in card.tags])),
+        answer=header.answer(claims),
+        banners=banners,
+        claims=claims,
+        seen=seen,
+        rates=attempts.rates(experiment, facts),
+        older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
+        drawn=figures.pictures(experiment),
+        prose=lambda: _prose(experiment, facts),
+        citation=cited,
+    )
     warned = banners.count(' role="note">') + sum(anomaly.severity != "info" for anomaly in seen)
+    shared = records(experiment, [*facts.used.values(), *(drawing.figure for drawing in experiment.drawings)])
+    passports = [passport(experiment, finding) for finding in facts.used.values()]
+    passports += [verdict_passport(experiment, claim) for claim in claims]
+    passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
     texts = {
         "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
         "summary.json": dump(page_summary(experiment, claims, warned)),
         RULES: dump(experiment.changed),
-        **_evidence(experiment, facts, claims),
+        f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
+        PASSPORTS: passports_script(passports_json(experiment, passports, shared)),
+        "lineage.json": dump(lineage(experiment, [source for record in shared.values() for source in record.files])),
+        "citation.bib": cited.bibtex,
+        "CITATION.cff": cited.cff,
     }
     files = {name: text.encode() for name, text in texts.items()}
     for drawing in experiment.drawings:
@@ -100,66 +102,44 @@ def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
         raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
 
 
-def _evidence(experiment: ExperimentFiles, facts: Facts, claims: tuple[ClaimView, ...]) -> dict[str, str]:
-    """Passports of the numbers, verdicts and figures that the page shows, the files behind it, and how to cite it."""
-    shared = records(experiment, [*facts.used.values(), *(drawing.figure for drawing in experiment.drawings)])
-    passports = [passport(experiment, finding) for finding in facts.used.values()]
-    passports += [verdict_passport(experiment, claim) for claim in claims]
-    passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
-    cited = citation(experiment)
-    return {
-        f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
-        PASSPORTS: passports_script(passports_json(experiment, passports, shared)),
-        "lineage.json": dump(lineage(experiment, [source for record in shared.values() for source in record.files])),
-        "citation.bib": cited.bibtex,
-        "CITATION.cff": cited.cff,
-    }
-
-
 def lineage(experiment: ExperimentFiles, sources: Iterable[Source]) -> Lineage:
     """The files of all runs, of the analysis, and those that the shown numbers and figures were computed from (`sources`). A file that is
     not here and whose digest was never recorded is left out. Paths are relative to the project."""
     recorded = {source.path: source for source in sources}
-    files: dict[str, MadeFile] = {}
-    for path, sha256, by in [*_files_of_analysis(experiment), *(entry for run in experiment.runs for entry in _files_of_run(run))]:
+    made_by: dict[str, str] = {}
+    pins = {path: source.sha256 for path, source in recorded.items()}
+    for path, sha256, by in _made_files(experiment):
         name = path.as_posix()
-        pin = recorded[name].sha256 if name in recorded else sha256
-        if digest := pin or (file_digest(path) if path.is_file() else None):
-            files.setdefault(name, MadeFile(path=name, sha256=digest, made_by=by))
-    for name, source in recorded.items():
-        by = f"attempt {source.attempt}" if source.attempt else "a stage"
-        files.setdefault(name, MadeFile(path=name, sha256=source.sha256, made_by=by))
-    commit = experiment.commits
+        if pin := pins.get(name) or sha256 or (file_digest(path) if path.is_file() else None):
+            pins[name] = pin
+            made_by.setdefault(name, by)
+    made_by = {path: f"attempt {source.attempt}" if source.attempt else "a stage" for path, source in recorded.items()} | made_by
+    commits = experiment.commits
     return Lineage(
         experiment=experiment.folder.name,
-        commit=commit[0] if len(commit) == 1 else None,
-        files=tuple(files[name] for name in sorted(files)),
+        commit=commits[0] if len(commits) == 1 else None,
+        files=tuple(MadeFile(path=name, sha256=pins[name], made_by=made_by[name]) for name in sorted(pins)),
     )
 
 
-def _files_of_analysis(experiment: ExperimentFiles) -> Iterator[_File]:
+def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None, str]]:
+    """Path, digest where one was recorded, and what made it."""
     folder = experiment.folder
-    for card in (folder.screen_card, folder.conclude_card, folder.draw_card):
-        yield card, None, COMPILED
-    yield folder.findings, None, "stage conclude"
-    yield folder.preflight, None, "stage preflight"
-    for drawing in experiment.drawings:
-        yield drawing.svg, None, "stage draw"
-        yield drawing.csv, None, "stage draw"
-
-
-def _files_of_run(run: RunFiles) -> Iterator[_File]:
-    folder = run.folder
-    yield folder.import_card if run.import_card else folder.card, None, COMPILED
-    if run.import_card and run.import_card.source.sha256:
-        yield Path(run.import_card.source.path), run.import_card.source.sha256, INPUT
-    if run.card and run.card.data.path and run.card.data.sha256:
-        yield Path(run.card.data.path), run.card.data.sha256, INPUT
-    by = f"attempt {run.outcome.attempt}" if run.outcome else "an attempt"
-    for path in (folder.history, folder.completions, folder.imported, folder.outcome):
-        yield path, None, by
-    yield folder.attempts, None, "attempts"
-    yield folder.health, None, "stage screen"
+    for path in (folder.screen_card, folder.conclude_card, folder.draw_card):
+        yield path, None, COMPILED
+    yield from ((folder.findings, None, "stage conclude"), (folder.preflight, None, "stage preflight"))
+    for path in (path for drawing in experiment.drawings for path in (drawing.svg, drawing.csv)):
+        yield path, None, "stage draw"
+    for run in experiment.runs:
+        data = run.import_card.source if run.import_card else run.card.data if run.card else None
+        yield run.folder.import_card if run.import_card else run.folder.card, None, COMPILED
+        if data and data.path and data.sha256:
+            yield Path(data.path), data.sha256, INPUT
+        by = f"attempt {run.outcome.attempt}" if run.outcome else "an attempt"
+        for path in (run.folder.history, run.folder.completions, run.folder.imported, run.folder.outcome):
+            yield path, None, by
+        yield run.folder.attempts, None, "attempts"
+        yield run.folder.health, None, "stage screen"
 
 
 def replace_folder(target: Path, files: dict[str, bytes]) -> None:
