@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import pandas as pd
 from markupsafe import Markup
 
-from stages.contracts.attempt import Attempt, Started, tries
+from stages.contracts.attempt import Started, tries
 from stages.contracts.wilson import wilson
-from stages.publish.experiment import ExperimentFiles, RunFiles
+from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.numbers import duration, fixed
 
@@ -20,20 +18,14 @@ def rates(experiment: ExperimentFiles, facts: Facts) -> list[tuple[str, Markup, 
     groups = [(c.name, c.name, experiment.of_condition(c.name)) for c in experiment.card.conditions]
     rows = []
     for name, subject, runs in (*groups, ("all conditions", "experiment", experiment.runs)):
-        attempts = list(_ended(runs))
-        finished, count = sum(attempt.state == "finished" for attempt in attempts), len(attempts)
+        states = [attempt.state for run in runs for attempt in tries(run.attempts, only_read=run.only_read) if attempt.state != "unknown"]
+        finished, count = states.count("finished"), len(states)
         finding = facts.find(subject, "attempts", "finished")
-        linked = count and finding and (finding.k, finding.n) == (finished, count)
-        number = facts.counted(finding) if linked else Markup("{} of {}").format(finished, count)
+        linked = finding and (finding.k, finding.n) == (finished, count)
         if count:
+            number = facts.counted(finding) if linked else Markup("{} of {}").format(finished, count)
             rows.append((name, number, "[{}, {}]".format(*(fixed(bound, 2) for bound in wilson(finished, count, 0.95)))))
     return rows
-
-
-def _ended(runs: Iterable[RunFiles]) -> Iterator[Attempt]:
-    """Attempts whose end is known; that of imported logs that merely end is not."""
-    for run in runs:
-        yield from (attempt for attempt in tries(run.attempts, only_read=run.only_read) if attempt.state != "unknown")
 
 
 def changes(start: Started) -> str:

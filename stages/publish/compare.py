@@ -51,8 +51,7 @@ def comparison(names: tuple[str, ...], pages: Mapping[str, Path], summaries: Map
         columns=columns,
         settings=_settings(columns),
         rows=rows,
-        moved={name: _counted(rows, index) for index, name in enumerate(names) if index and not other[name]} if rows else {},
-        differing={name: keys for name, keys in other.items() if keys},
+        differing=other,
         claims=_claims(columns),
     )
 
@@ -93,13 +92,6 @@ def _moved(base: Finding, other: Finding) -> str:
     if base.low is None or base.high is None or other.low is None or other.high is None:
         return "open"
     return "gained" if other.low > base.high else "lost" if other.high < base.low else "open"
-
-
-def _counted(rows: Sequence[Row], index: int) -> str:
-    """`4 gained, 1 lost, 3 without a clear difference` of one experiment against the first."""
-    moved = [cells[index][1] for _, _, cells in rows]
-    counts = f"{moved.count('gained')} gained, {moved.count('lost')} lost, {moved.count('open')} without a clear difference"
-    return f"Shares that pass the shared evaluation: {counts}."
 
 
 def _claims(columns: Sequence[PageSummary]) -> list[tuple[str, str, list[str | None]]]:

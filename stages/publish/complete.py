@@ -6,7 +6,6 @@ Exit code 0 when every run of every experiment is finished, else 1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
@@ -20,49 +19,39 @@ from stages.publish.text import TEXTS, reveal_hidden
 def unfinished(folder: Path) -> tuple[list[str], int]:
     """(lines about one experiment, number of runs that are not finished). Raises ArtifactError without a page card."""
     experiment = ExperimentFolder(folder)
-    card = read(PageCard, experiment.page_card)
-    lines: list[str] = []
-    finished = ended = 0
-    for ref in card.runs:
-        path = experiment.run(ref.name).outcome
-        outcome = read(Outcome, path) if path.exists() else None
-        if outcome and outcome.unknown:
-            ended += 1
-            lines.append(f"  unknown  {ref.name}: {outcome.unknown}; its log was read, and does not say whether the run finished")
-        elif outcome and outcome.finished:
-            finished += 1
-            if outcome.stopped:
-                by, steps = outcome.stopped, f"at step {outcome.stopped.step} of {outcome.target_steps}"
-                lines.append(f"  stopped  {ref.name}: by {by.rule} {steps}, as the spec declares")
-        elif outcome and outcome.failure is None and experiment.run(ref.name).imported.exists() and not _ours(experiment.run(ref.name)):
-            ended += 1
-            lines.append(f"  ended    {ref.name}: {_said(outcome)}; its log was read, and no dvc repro changes how it ended")
-        else:
-            lines.extend(_run(ref.name, outcome))
-    head = f"{experiment.name}: {finished} of {len(card.runs)} runs finished"
-    missing = len(card.runs) - finished - ended
+    endings = {ref.name: _ending(experiment.run(ref.name)) for ref in read(PageCard, experiment.page_card).runs}
+    states = [state for state, *_ in endings.values()]
+    lines = [f"{experiment.name}: {states.count('finished') + states.count('stopped')} of {len(states)} runs finished"]
+    for name, (state, words, failure) in endings.items():
+        lines += [f"  {state:<8} {name}: {words}"] if words else []
+        lines += [f"           {TEXTS['help'][failure]}"] if failure in TEXTS["help"] else []
+    missing = states.count("missing") + states.count("failed")
     if missing:
         lines.append(f"  next: dvc repro {experiment.pipeline.as_posix()}   (finished runs are not trained again)")
-    return [head, *lines], missing
+    return lines, missing
+
+
+def _ending(run: RunFolder) -> tuple[str, str, str]:
+    """(how a run stands, the same in words where there is more to say, its class of failure)."""
+    outcome = read(Outcome, run.outcome) if run.outcome.exists() else None
+    if outcome is None:
+        return "missing", "no attempt has left an outcome", ""
+    error, steps = " ".join((outcome.error or "no message").split()), f"{outcome.steps_done} of {outcome.target_steps}"
+    if outcome.unknown:
+        return "unknown", f"{outcome.unknown}; its log was read, and does not say whether the run finished", ""
+    if outcome.finished and outcome.stopped:
+        stopped = outcome.stopped
+        return "stopped", f"by {stopped.rule} at step {stopped.step} of {outcome.target_steps}, as the spec declares", ""
+    if outcome.finished:
+        return "finished", "", ""
+    if outcome.failure is None and run.imported.exists() and not _ours(run):
+        return "ended", f"{error}; its log was read, and no dvc repro changes how it ended", ""
+    return "failed", f"{(outcome.failure or 'unknown').replace('_', ' ')} after {steps} steps: {error}", outcome.failure or ""
 
 
 def _ours(run: RunFolder) -> bool:
     """Whether octavo trained it, or a program that octavo ran."""
     return run.card.exists() or not run.import_card.exists() or not read(ImportCard, run.import_card).only_read
-
-
-def _said(outcome: Outcome) -> str:
-    return " ".join((outcome.error or "no message").split())
-
-
-def _run(name: str, outcome: Outcome | None) -> Iterator[str]:
-    if outcome is None:
-        yield f"  missing  {name}: no attempt has left an outcome"
-        return
-    why = (outcome.failure or "unknown").replace("_", " ")
-    yield f"  failed   {name}: {why} after {outcome.steps_done} of {outcome.target_steps} steps: {_said(outcome)}"
-    if outcome.failure in TEXTS["help"]:
-        yield f"           {TEXTS['help'][outcome.failure]}"
 
 
 def complete(folders: list[Path]) -> int:

@@ -18,25 +18,6 @@ STEPS, OF_A_STEP, LETTERS, ALL_LETTERS = 6, 24, 400, 60_000
 """Of a run's page: steps, completions a step, letters a completion and letters in all."""
 
 
-class Outcome(NamedTuple):
-    """Completions that ended the same way at the gates."""
-
-    label: str
-    tone: str
-    total: int
-    rewards: str
-    texts: list[tuple[str, int]]
-    """The most frequent texts with their counts."""
-
-
-class Examples(NamedTuple):
-    condition: str
-    run: str
-    window: str
-    total: int
-    outcomes: list[Outcome]
-
-
 class Browser(NamedTuple):
     rows: pd.DataFrame
     """Columns step, prompt, reward, label, tone, text."""
@@ -46,8 +27,9 @@ class Browser(NamedTuple):
     path: str
 
 
-def examples(experiment: ExperimentFiles) -> Iterator[Examples]:
-    """The final window of each condition's first included run (or first run) that has completions."""
+def examples(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+    """(condition, run, steps in words, completions): the final window of each condition's first included run (or first run) that has
+    completions."""
     share = experiment.conclude.windows.final if experiment.conclude else 0.1
     for condition in experiment.card.conditions:
         runs = sorted(experiment.of_condition(condition.name), key=lambda run: not run.included)
@@ -57,11 +39,26 @@ def examples(experiment: ExperimentFiles) -> Iterator[Examples]:
             continue
         last = int(steps.max())
         first = max(int(steps.min()), last - max(1, round(share * run.ref.target_steps)) + 1)
-        rows = _read(run, condition, ("step", ">=", first))
-        outcomes = [_outcome(label, tone, group) for (label, tone), group in rows.groupby(["label", "tone"], sort=False)]
-        outcomes.sort(key=lambda outcome: -outcome.total)
         window = f"steps {first}–{last}" if first < last else f"step {first}"
-        yield Examples(condition.name, run.ref.name, window, len(rows), outcomes)
+        yield condition.name, run.ref.name, window, _read(run, condition, ("step", ">=", first))
+
+
+def outcomes(rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
+    """(how completions ended at the gates, tone, those completions), the most frequent first."""
+    groups = [(str(label), str(tone), group) for (label, tone), group in rows.groupby(["label", "tone"], sort=False)]
+    return sorted(groups, key=lambda group: -len(group[2]))
+
+
+def frequent(rows: pd.DataFrame) -> list[tuple[str, int]]:
+    """The most frequent texts with their counts."""
+    counts = rows["text"].value_counts().rename_axis("text").reset_index().sort_values(["count", "text"], ascending=[False, True])
+    return list(counts.head(TEXTS).itertuples(index=False, name=None))
+
+
+def reward_range(rows: pd.DataFrame) -> str:
+    """`0 to 0.5`, of completions whose reward is known."""
+    rewards = rows["reward"].dropna()
+    return " to ".join(dict.fromkeys(map(printed_reward, (rewards.min(), rewards.max())))) if len(rewards) else "not known"
 
 
 def browse(condition: ConditionCard, run: RunFiles) -> Browser | None:
@@ -101,13 +98,6 @@ def _read(run: RunFiles, condition: ConditionCard, rows: tuple[str, str, object]
         frame.loc[frame[column] == "fail", ["label", "tone"]] = [f"failed {gate}", "fail"]
         frame.loc[frame[column] == "unknown", ["label", "tone"]] = [f"{gate} did not know", "unknown"]
     return frame
-
-
-def _outcome(label: str, tone: str, rows: pd.DataFrame) -> Outcome:
-    counts = rows["text"].value_counts().rename_axis("text").reset_index().sort_values(["count", "text"], ascending=[False, True])
-    rewards = rows["reward"].dropna()
-    ends = sorted({printed_reward(reward) for reward in (rewards.min(), rewards.max())}, key=float) if len(rewards) else ["not known"]
-    return Outcome(label, tone, len(rows), " to ".join(ends), list(counts.head(TEXTS).itertuples(index=False, name=None)))
 
 
 def printed_reward(reward: float | None, digits: int = 4) -> str:

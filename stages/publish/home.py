@@ -59,10 +59,8 @@ def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:
 
 def newest(experiments: Iterable[PageSummary]) -> list[tuple[PageSummary, ClaimLine]]:
     """Claims with the newest day's data first, on a day what is decided first. Profiles decide nothing and are left out."""
-    lines = []
-    for summary in experiments:
-        if not summary.profile:
-            lines += [(summary, claim) for claim in sorted(summary.claims, key=_decided)[:_FINDINGS_OF_ONE]]
+    full = [summary for summary in experiments if not summary.profile]
+    lines = [(summary, claim) for summary in full for claim in sorted(summary.claims, key=_decided)[:_FINDINGS_OF_ONE]]
     lines.sort(key=lambda line: _decided(line[1]))
     return sorted(lines, key=lambda line: (line[0].data_until or "")[:10], reverse=True)[:_FINDINGS]
 

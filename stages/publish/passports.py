@@ -12,7 +12,6 @@ from typing import Any
 
 from stages.contracts.artifact import ArtifactError, Frozen, digest
 from stages.contracts.attempt import Attempt
-from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure
 from stages.contracts.files import parse_json, read_text
 from stages.contracts.finding import Finding, Source
@@ -81,7 +80,9 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     runs = experiment.runs_of_subject(finding.subject)
     mappings = dict.fromkeys(imported.mapped(run.import_card, finding.metric) for run in runs if run.import_card)
     smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
-    digits = numbers.column_decimals(((seed.value, None, None) for seed in finding.seeds), most=4)
+    digits = numbers.column_decimals((seed.value for seed in finding.seeds), most=4)
+    decided = [verdict.claim for verdict in experiment.conclusions.verdicts if verdict.finding == finding.id]
+    claims = (f"{experiment.origins.claims[claim]} claim {claim}" for claim in decided if claim in experiment.origins.claims)
     return Passport(
         id=finding.id,
         printed=interval_text(finding),
@@ -106,7 +107,7 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
             for seed in finding.seeds
         ),
         behind=_behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
-        spec=(*_claim_places(experiment, finding), *asked_by(experiment, finding)),
+        spec=(*claims, *asked_by(experiment, finding)),
         values=finding.model_dump(mode="json", exclude={"id", "says", "unit", "seeds", "sources"}, exclude_defaults=True),
     )
 
@@ -117,6 +118,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
     finding = experiment.findings.get(verdict.finding) if verdict and verdict.finding else None
     below = passport(experiment, finding) if finding else None
     rules = [rule for rule in experiment.conclude.claims if rule.id == claim.id] if experiment.conclude else []
+    code = [f"code {code_words(experiment.conclude.code)}"] if experiment.conclude else []
     return Passport(
         id=verdict_id(claim.id),
         printed=TEXTS["verdicts"][claim.verdict],
@@ -125,7 +127,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
             ("why", claim.why),
             ("rule", claim.rule.replace("`", "")),
             ("rule written", claim.dated.written),
-            ("decided by", ", ".join(text for name, text in _analysis(experiment) if text)),
+            ("decided by", ", ".join([recompute(experiment), f"analysis card {experiment.conclusions.card_id}", *code])),
         ),
         numbers=_numbers(experiment, [finding.id] if finding else []),
         seeds=below.seeds if below else (),
@@ -187,17 +189,6 @@ def _owner(experiment: ExperimentFiles, source: Source) -> tuple[str, str]:
     return (run, name) if source.path.startswith(folder) and run in experiment.by_name else (OTHER_FILES, source.path)
 
 
-def _claim_places(experiment: ExperimentFiles, finding: Finding) -> tuple[str, ...]:
-    claims = [verdict.claim for verdict in experiment.conclusions.verdicts if verdict.finding == finding.id]
-    return tuple(f"{experiment.origins.claims[claim]} claim {claim}" for claim in claims if claim in experiment.origins.claims)
-
-
-def _analysis(experiment: ExperimentFiles) -> Rows:
-    """What computed all numbers of the experiment."""
-    code = f"code {code_words(experiment.conclude.code)}" if experiment.conclude else ""
-    return (("recompute", recompute(experiment)), ("analysis card", f"analysis card {experiment.conclusions.card_id}"), ("code", code))
-
-
 def recompute(experiment: ExperimentFiles) -> str:
     """The command that computes the experiment's findings again from its files."""
     return f"dvc repro --force --single-item {experiment.folder.pipeline}:conclude"
@@ -230,13 +221,11 @@ def run_rows(experiment: ExperimentFiles, run: RunFiles) -> Rows:
         ("data", f"{run.card.data.name}, {run.card.data.pin}" if run.card else ""),
         ("model", f"{run.card.model.base}, revision {run.card.model.revision}" if run.card else ""),
         ("spec", f"{place} condition {run.ref.condition}" if place else ""),
-        *(("older code", _judged(judgement)) for judgement in judged_run(experiment, run)),
+        *(
+            ("older code", f"code of {', '.join(sorted(each.digests))} judged equal in its results by {each.who}, {each.at}: {each.why}")
+            for each in judged_run(experiment, run)
+        ),
     )
-
-
-def _judged(judgement: Judgement) -> str:
-    code = ", ".join(sorted(judgement.digests))
-    return f"code of {code} judged equal in its results by {judgement.who}, {judgement.at}: {judgement.why}"
 
 
 def _attempt(run: RunFiles, attempt: Attempt) -> str:
