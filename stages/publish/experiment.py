@@ -20,8 +20,8 @@ from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
-from stages.contracts.preflight_card import Preflight, PreflightCard, PreflightResult
-from stages.contracts.reward import Example, Reward
+from stages.contracts.preflight_card import Preflight, PreflightCard
+from stages.contracts.reward import Reward
 from stages.publish.rule_history import changed_since
 
 A = TypeVar("A", bound=Artifact)
@@ -142,11 +142,6 @@ class ExperimentFiles:
         return [run for run in self.runs if run.imported and (run.import_card is None or run.only_read)]
 
     @property
-    def only_gold(self) -> bool:
-        """Whether every condition learns gold answers and none a reward."""
-        return all(condition.supervised for condition in self.card.conditions)
-
-    @property
     def included(self) -> int:
         """Runs that count."""
         return sum(run.included for run in self.runs)
@@ -190,20 +185,6 @@ class ExperimentFiles:
         card = self.train_card(condition)
         return card.reward if card else None
 
-    @property
-    def algorithms(self) -> list[str]:
-        """That octavo trained with, in the order of conditions."""
-        return list(dict.fromkeys(run.card.train.algorithm for run in self.runs if run.card))
-
-    def reward_examples(self, condition: str) -> tuple[Example, ...]:
-        """Completions whose reward the author knows; they are tested before training, so only preflight's card holds them."""
-        conditions = self.preflight_card.conditions if self.preflight_card else ()
-        return next((entry.reward.examples for entry in conditions if entry.name == condition), ())
-
-    def preflight_of(self, condition: str) -> PreflightResult | None:
-        results = self.preflight.results if self.preflight else ()
-        return next((result for result in results if result.condition == condition), None)
-
     def origin(self, run: RunRef, pointer: str) -> Origin | None:
         """Where a value of a run's train or import card was written; the nearest parent that has a place."""
         if pointer == "/seed":
@@ -236,21 +217,18 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
     without `concluded` missing findings are no findings."""
     folder = ExperimentFolder(root)
     card = read(PageCard, folder.page_card)
+    nothing = Findings(card_id="", experiment=card.experiment, claims_tested=0, findings=(), verdicts=())
     return ExperimentFiles(
         folder=folder,
         card=card,
         origins=read(Origins, folder.origins),
-        conclusions=read(Findings, folder.findings) if concluded or folder.findings.exists() else _nothing(card.experiment),
+        conclusions=read(Findings, folder.findings) if concluded or folder.findings.exists() else nothing,
         runs=tuple(_run(folder.run(ref.name), ref) for ref in card.runs),
         preflight=_maybe(Preflight, folder.preflight),
         preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
     )
-
-
-def _nothing(experiment: str) -> Findings:
-    return Findings(card_id="", experiment=experiment, claims_tested=0, findings=(), verdicts=())
 
 
 def _run(folder: RunFolder, ref: RunRef) -> RunFiles:

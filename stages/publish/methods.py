@@ -58,30 +58,24 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     return [*rows, ("page", code_words(experiment.card.code))]
 
 
-class Setting(NamedTuple):
-    key: str
-    value: str
-    origin: Origin | None
-    only: str
-    """Conditions that hold this value; empty when all do."""
-
-
-def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
-    """Title -> every value of the train cards but the reward (a section of its own) and the seed."""
+def setting_groups(experiment: ExperimentFiles) -> dict[str, list[tuple[str, str, Origin | None, str]]]:
+    """Title -> (key, value, origin, conditions that hold the value; empty when all do) of every value of the train cards but the reward
+    (a section of its own) and the seed."""
     groups = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
     return {title: rows for title, rows in groups.items() if rows}
 
 
-def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:
-    first = {c.name: runs[0] for c in experiment.card.conditions if (runs := experiment.of_condition(c.name)) and runs[0].card}
+def _settings(experiment: ExperimentFiles, group: str) -> Iterator[tuple[str, str, Origin | None, str]]:
+    cards = {run.ref.condition: (run.ref, run.card) for run in reversed(experiment.runs) if run.card}
+    first = {condition.name: cards[condition.name] for condition in experiment.card.conditions if condition.name in cards}
     holders: dict[str, dict[str, list[str]]] = {}
-    for condition, run in first.items():
-        for pointer, value in flat(run.card, group).items() if run.card else ():
+    for condition, (_, card) in first.items():
+        for pointer, value in flat(card, group).items():
             holders.setdefault(pointer, {}).setdefault(setting(value), []).append(condition)
     for pointer, conditions_by_value in holders.items():
         for value, conditions in conditions_by_value.items():
-            origin = experiment.origin(first[conditions[0]].ref, pointer)
-            yield Setting(setting_key(pointer, group), value, origin, "" if len(conditions) == len(first) else ", ".join(conditions))
+            only = "" if len(conditions) == len(first) else ", ".join(conditions)
+            yield setting_key(pointer, group), value, experiment.origin(first[conditions[0]][0], pointer), only
 
 
 def setting_key(pointer: str, group: str) -> str:
@@ -91,13 +85,12 @@ def setting_key(pointer: str, group: str) -> str:
 
 def flat(card: AnyTrainCard, group: str) -> dict[str, Any]:
     """JSON pointer -> value for every leaf of a part of the card; lists are leaves."""
-    return _flat(card.model_dump(mode="json")[group], f"/{group}")
 
+    def leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+        for key, inner in value.items():
+            yield from leaves(inner, f"{pointer}/{key}") if isinstance(inner, dict) else ((f"{pointer}/{key}", inner),)
 
-def _flat(value: Any, pointer: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {pointer: value}
-    return {deep: leaf for key, inner in value.items() for deep, leaf in _flat(inner, f"{pointer}/{key}").items()}
+    return dict(leaves(card.model_dump(mode="json")[group], f"/{group}"))
 
 
 def judged_page(experiment: ExperimentFiles) -> tuple[Judgement, ...]:
