@@ -80,7 +80,7 @@ def test_a_figure_leads_to_its_numbers_files_and_table(project: Path) -> None:
     assert entry["behind"] == [{"files": "history.parquet", "runs": ["shaped-s1", "shaped-s2"]}]
     assert ["table", "figures/reward.csv"] in entry["links"]
     assert ["drawn by", "dvc repro --force --single-item runs/quickstart/dvc.yaml:draw"] in entry["rows"]
-    assert entry["values"]["files"] == {name: file_digest(folder.figures / name) for name in ("reward.svg", "reward.csv")}
+    assert entry["values"]["files"] == {name: file_digest(folder.page / "figures" / name) for name in ("reward.svg", "reward.csv")}
 
 
 def test_a_verdict_leads_to_its_rule_its_number_and_its_seeds(project: Path) -> None:
