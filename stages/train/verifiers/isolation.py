@@ -23,7 +23,7 @@ Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
 _NEVER = "faults of the kernel or the processor, what an answer learns from how long things take, gates `python` and `http`"
 NOT_COVERED: dict[Tier, str] = {
-    "bubblewrap": _NEVER,
+    "bubblewrap": f"{_NEVER}, and, for Lean, a compiled file that was forged by code inside Lean, which refused words alone keep out",
     "seccomp": f"{_NEVER}, gates `lean` (they do not run), and, without namespaces, a system call that the filter should have refused",
 }
 """What a tier does not stop, for `octavo doctor`."""

@@ -1,8 +1,8 @@
 (* The program that runs answers and their tests: toplevels of OCaml, in byte code, two processes an answer.
 
    The judge has the tests. It compiles the answer, hands the code to the other process and never runs it: where the tests use a value of
-   the answer, it asks the other process. A question is a place in the answer's module with its type and arguments as literals, or, where
-   that does not say all, an expression: a name, applied to literals (a function as its source). The reply is a literal too; it is parsed, held against a list of
+   the answer, it asks the other process. A question is a place in the answer's module with arguments and the result's type, or, where that
+   does not say all, an expression: a name, applied to literals (a function as its source). The reply is a literal too; it is parsed, held against a list of
    harmless forms, typed against what the tests need, and only then a value. So whatever the answer does to its own process, it can only
    give values, without knowing what is expected, or end.
 
@@ -205,13 +205,14 @@ let kind_of text =
 
 let kinds : (string, Types.type_expr) Hashtbl.t = Hashtbl.create 8
 
-(* What a function of the answer gives, or a value: where it lies in the answer's module, its type, arguments. *)
-let replied_plainly place kind given =
-  let value = List.fold_left (fun block field -> Obj.field block (int_of_string field)) (Toploop.getvalue answer_name) (String.split_on_char '.' place) in
+(* A question: where a value lies in the answer's module, as numbers of fields, arguments, and the result's type; or OCaml. *)
+type question = Plain of int list * Obj.t list * string | Typed of string
+
+(* What a function of the answer gives, or a value. *)
+let replied_plainly place given kind =
+  let value = List.fold_left Obj.field (Toploop.getvalue answer_name) place in
   if not (Hashtbl.mem kinds kind) then Hashtbl.add kinds kind (kind_of kind);
-  let wanted, result = arguments (Hashtbl.find kinds kind) in
-  let given = List.map2 (fun (_, kind) text -> plain_value kind (Parse.expression (Lexing.from_string text))) wanted given in
-  outcome (fun () -> List.fold_left (fun called argument -> (Obj.obj called : Obj.t -> Obj.t) argument) value given) result
+  outcome (fun () -> List.fold_left (fun called argument -> (Obj.obj called : Obj.t -> Obj.t) argument) value given) (Hashtbl.find kinds kind)
 
 (* Of a question that is OCaml: definitions of arguments that the answer may change, if any, then of a function without arguments that makes
    the call. It is called here, and not by a `try` of the question, whose typing would cost as much again. *)
@@ -227,11 +228,9 @@ let replied_as_typed asked =
 
 let ask_typed = "?"
 
-let replied asked =
-  match String.split_on_char '\000' asked with
-  | [ asked ] -> ( try replied_as_typed asked with _ -> "")
-  | place :: kind :: given -> ( try replied_plainly place kind given with _ -> ask_typed)
-  | [] -> ""
+let replied = function
+  | Typed asked -> ( try replied_as_typed asked with _ -> "")
+  | Plain (place, given, kind) -> ( try replied_plainly place given kind with _ -> ask_typed)
 
 let running env (before, answer) requests replies =
   let send = write_frame replies in
@@ -253,7 +252,7 @@ let running env (before, answer) requests replies =
       send "loaded";
       try
         while true do
-          send (replied (read_frame requests))
+          send (replied (Marshal.from_string (read_frame requests) 0))
         done
       with End_of_file -> ())
 
@@ -294,11 +293,11 @@ let value_of expression kind =
 
 (* ---- the judge: questions ---- *)
 
-(* A place where the tests use a value of the answer: its name as a path and in an expression, and its type there. *)
+(* A place where the tests use a value of the answer: its name as a path and in an expression, and its type there; [words]: the result's type. *)
 type site = { path : Path.t; kind : Types.type_expr; words : string Lazy.t; sources : Typedtree.expression option list }
 
 let sites : site array ref = ref [||]
-let ask : (string -> string) ref = ref (fun _ -> raise Answer_ended)
+let ask : (question -> string) ref = ref (fun _ -> raise Answer_ended)
 let ended = ref false
 
 (* Whether values of a type can be changed in place, so that the tests may look at them again. *)
@@ -359,13 +358,13 @@ let question site values changing =
   in
   String.concat "" (bindings @ [ Printf.sprintf "let %s () = %s" value_name (String.concat "" (name :: List.map argument values)) ])
 
-(* Where a value lies in the answer's module, as numbers of fields. Raises Not_found for primitives and values of other modules. *)
+(* Where a value lies in the answer's module. Raises Not_found for primitives and values of other modules. *)
 let place_of path =
   let rec fields = function
-    | Env.Adot (above, field) -> fields above @ [ string_of_int field ]
+    | Env.Adot (above, field) -> fields above @ [ field ]
     | Aident id -> if Ident.name id = answer_name then [] else raise Not_found
   in
-  String.concat "." (fields (Env.find_value_address path !Toploop.toplevel_env))
+  fields (Env.find_value_address path !Toploop.toplevel_env)
 
 let called site given =
   let labels, result = arguments site.kind in
@@ -375,11 +374,9 @@ let called site given =
     let plainly =
       match if List.for_all (fun (_, kind) -> is_plain kind) labels then place_of site.path else raise Not_found with
       | exception _ -> ask_typed
-      | place ->
-          let words = List.map (fun (_, _, kind, value) -> shown value kind) values in
-          replied (String.concat "\000" (place :: Lazy.force site.words :: words))
+      | place -> replied (Plain (place, given, Lazy.force site.words))
     in
-    if plainly = ask_typed then replied (question site values changing) else plainly
+    if plainly = ask_typed then replied (Typed (question site values changing)) else plainly
   in
   let outcome, others =
     match Parse.expression (Lexing.from_string reply) with
@@ -584,12 +581,11 @@ let with_stand_ins aliases items =
     | _ -> None
   in
   let stand_in_for (expression : Typedtree.expression) path sources =
-    let words () =
-      let given, result = arguments expression.exp_type in
-      let all_plain = List.map (fun (label, kind) -> if label = Asttypes.Nolabel then plain_words kind else raise Not_plain) given @ [ plain_words result ] in
-      String.concat " -> " all_plain
+    let words =
+      lazy
+        (let _, result = arguments expression.exp_type in
+         try plain_words result with Not_plain -> Format.asprintf "%a" Printtyp.type_scheme result)
     in
-    let words = lazy (try words () with Not_plain -> Format.asprintf "%a" Printtyp.type_scheme expression.exp_type) in
     sites := Array.append !sites [| { path; kind = expression.exp_type; words; sources } |];
     let called = { expression with exp_desc = Texp_ident (stand_in_path, none stand_in_name, stand_in_type) } in
     let number = { expression with exp_desc = Texp_constant (Const_int (Array.length !sites - 1)); exp_type = Predef.type_int } in
@@ -625,7 +621,7 @@ let judged env before answer tests tell =
   | items when is_empty items -> tell "empty" ""
   | items when tests = "" -> check env items tell
   | items -> (
-      ask := (fun asked -> write_frame (descriptor 4) asked; read_frame (descriptor 5));
+      ask := (fun asked -> write_frame (descriptor 4) (Marshal.to_string asked []); read_frame (descriptor 5));
       let tests = parsed_tests tests in
       let names = used tests in
       seen := Array.make (List.length (List.concat_map assertions tests)) 0;
