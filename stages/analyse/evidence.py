@@ -20,7 +20,7 @@ from stages.contracts.expressions import comparisons
 from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
-from stages.contracts.history import EVALUATION_SCHEMA, GRADIENT_METRICS, SKIPPED, STATUSES, Metric, gate_columns, metric
+from stages.contracts.history import EVALUATION_SCHEMA, STATUSES, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
@@ -61,7 +61,7 @@ class RunEvidence:
     ref: RunRef
     place: RunFolder
     log: Run
-    """Of its tables only the metrics that findings ask for."""
+    """Of its tables only the metrics that rules and expectations look at."""
     windows: Mapping[str, Window]
     """`initial` and `final`."""
     health: Health | None
@@ -164,9 +164,6 @@ def _load_run(
     only_read = place.import_card.exists() and read(ImportCard, place.import_card).only_read
     gates = {(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()}
     names = dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates)))
-    asked = {*rule_metrics(card.stops.get(run.condition)), *(expected.metric for expected in card.expectations)}
-    kept = {*names, *asked, *GRADIENT_METRICS, SKIPPED, "reward", "reward_std"}
-    run.steps, run.completions = run.steps[[name for name in run.steps if name in kept]], pd.DataFrame()
     evidence = RunEvidence(
         ref=ref,
         place=place,
@@ -193,6 +190,7 @@ def _load_run(
         measures |= {(name, "initial"): first, (name, "final"): last, (name, "change"): change}
     for name, last in _evaluated(statuses, card.evaluation).items():
         measures |= {(name, "final"): last, (name, "change"): _change(untrained[name], last)}
+    run.keep({*rule_metrics(card.stops.get(run.condition)), *(expected.metric for expected in card.expectations)})
     return evidence, measures
 
 

@@ -209,6 +209,12 @@ class Run:
         """Steps of the first and of the last window: a tenth of the target steps."""
         return window_length(self.target_steps, 0.1)
 
+    def keep(self, metrics: set[str]) -> None:
+        """Forget completions and all metrics but these, and what says which of their steps count."""
+        kept = {*metrics, *GRADIENT_METRICS, SKIPPED, "reward", "reward_std"} if metrics else set()
+        self.steps, self.completions = self.steps[[name for name in self.steps if name in kept]], pd.DataFrame()
+        self._values.clear()
+
     def why_none(self, metric: str) -> str:
         """Why `values` of a metric is empty: not logged, no number, or no step that counts."""
         if not self.logs(metric):

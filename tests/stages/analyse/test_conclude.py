@@ -135,6 +135,14 @@ def test_equal_values_that_are_no_shares_decide_nothing(experiment: Experiment) 
     )
 
 
+def test_equal_shares_of_a_wrong_unit_have_no_interval(experiment: Experiment) -> None:
+    """An import may log 150 where 1.5 was meant, and 1.5 where 0.015 was: no such share has an interval of its completions."""
+    chosen_runs = [Run("shaped", seed, passed=10, cells={"truncated": dict.fromkeys(range(1, 21), 1.5)}) for seed in (1, 2, 3)]
+    findings, _ = experiment(chosen_runs, claims=(), gates={})
+    final = findings["shaped/truncated/final"]
+    assert (final.value, final.low, final.equal_seeds) == (1.5, None, True)
+
+
 def test_a_run_that_ends_inside_its_last_window_says_so(experiment: Experiment) -> None:
     """Of 40 steps the last window is 37-40. The first run's gradient breaks for good at 38, the second dies after 39."""
     chosen_runs = [Run("shaped", seed, target=40, steps=40, passed=10) for seed in (1, 2, 3)]
