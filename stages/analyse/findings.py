@@ -95,17 +95,8 @@ def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, stat
     values, level = [values_of(group) for group in groups], evidence.card.level
     every = [[seed.value for seed in group if seed.value is not None] for group in groups]
     runs = [run for condition in conditions for run in evidence.runs_of(condition)]
-    contrast, share = len(groups) > 1, meaning(name).share
-    interval = None
-    if all(values):
-        interval = estimate(values, level, max(evidence.measures[run.ref.name, name, statistic].scale for run in runs))
-        if interval.equal:
-            counting = [[seed.run for seed in group if seed.included] for group in groups]
-            interval = _of_completions(evidence, interval, name, statistic, counting)
-        if interval.low is not None and interval.high is not None and share and statistic != "change" and not contrast:
-            low, high = max(0.0, interval.low), min(1.0, interval.high)
-            if (low, high) != (interval.low, interval.high):
-                interval = interval._replace(low=low, high=high, method=f"{interval.method}, limited to 0..1")
+    contrast = len(groups) > 1
+    interval = _seeds_interval(evidence, groups, name, statistic) if all(values) else None
     method = interval.method if interval else "difference of means over seeds" if contrast else "mean over seeds"
     if name.startswith("evaluation.") and statistic == "change" and not contrast and not (interval and interval.equal):
         method += "; the untrained model's own sampling error is not in it"
@@ -129,6 +120,19 @@ def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, stat
         with_all=estimate(every, level).value if excluded else None,
         detectable=detectable(values, level) if interval and not interval.equal and (contrast or statistic == "change") else None,
     )
+
+
+def _seeds_interval(evidence: Evidence, groups: Sequence[Sequence[SeedValue]], name: str, statistic: str) -> Interval:
+    scale = max(evidence.measures[seed.run, name, statistic].scale for group in groups for seed in group)
+    interval = estimate([values_of(group) for group in groups], evidence.card.level, scale)
+    if interval.equal:
+        counting = [[seed.run for seed in group if seed.included] for group in groups]
+        interval = _of_completions(evidence, interval, name, statistic, counting)
+    if interval.low is None or interval.high is None or not meaning(name).share or statistic == "change" or len(groups) > 1:
+        return interval
+    low, high = max(0.0, interval.low), min(1.0, interval.high)
+    limited = "" if (low, high) == (interval.low, interval.high) else ", limited to 0..1"
+    return interval._replace(low=low, high=high, method=f"{interval.method}{limited}")
 
 
 def _seed(evidence: Evidence, run: RunEvidence, name: str, statistic: str, *, everyone: bool) -> SeedValue:
@@ -187,11 +191,12 @@ def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic
         methods = {measure.method for run in runs if (measure := evidence.measures[run.ref.name, name, statistic]).method}
         when, window = methods.pop() if len(methods) == 1 else "from the sources' summaries", "no window: a value of the source's summary"
     else:
-        equal = len(targets) == 1
-        window = " minus ".join(str(runs[0].windows[end]) for end in ends) if equal else "windows differ between runs"
-        length = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps" if equal else ""
-        length = length or f"{getattr(evidence.card.windows, ends[0]):.0%} of each run's steps"
-        when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {length}"
+        part = f"{getattr(evidence.card.windows, ends[0]):.0%} of each run's steps"
+        window = "windows differ between runs"
+        if len(targets) == 1:
+            part = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps"
+            window = " minus ".join(str(runs[0].windows[end]) for end in ends)
+        when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {part}"
     measured = meaning(name)
     return {"metric": name, "statistic": statistic, "unit": measured.unit, "meaning": measured.says, "when": when, "window": window}
 
