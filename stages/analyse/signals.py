@@ -141,7 +141,7 @@ def pooled(counts: DataFrame, window: int | None = None) -> tuple[int, int]:
 def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
     """The first window of `window` steps whose pooled share is above the limit; a shorter log is one window. None: there is none."""
     steps = counts.index
-    whole = counts[["k", "n"]].reindex(range(steps[0], steps[-1] + 1), fill_value=0)
+    whole = counts[["k", "n"]].astype(int).reindex(range(steps[0], steps[-1] + 1), fill_value=0)
     sums = whole.rolling(min(window, len(whole))).sum().loc[steps]
     above = sums[(sums["n"] > 0) & (sums["k"] > limit * sums["n"])]
     if above.empty:
