@@ -49,18 +49,10 @@ def comparison(names: tuple[str, ...], pages: Mapping[str, Path], summaries: Map
         "compare.html.j2",
         names=names,
         columns=columns,
-        settings=_settings(columns),
         rows=rows,
         differing=other,
         claims=_claims(columns),
     )
-
-
-def _settings(columns: Sequence[PageSummary]) -> list[tuple[str, list[str]]]:
-    """(key, value in each experiment) of everything that a child changes; the first column holds what it was before."""
-    before = {change.key: change.before for summary in columns[1:] for change in summary.changes}
-    after = [{change.key: change.after for change in summary.changes} for summary in columns[1:]]
-    return [(key, [value, *(changes.get(key, value) for changes in after)]) for key, value in before.items()]
 
 
 def _rows(names: Sequence[str], contents: Sequence[Mapping[str, Any]], other: Mapping[str, list[str]]) -> list[Row]:

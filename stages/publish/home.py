@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from stages.contracts.artifact import read
 from stages.publish.claims import bar
 from stages.publish.header import ClaimLine, PageSummary
@@ -84,7 +82,8 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
         left=len(experiments) - sum(map(len, groups)),
         full=len(full),
         runs=sum(summary.runs for summary in full),
-        newest=[(summary, claim, _bar(claim)) for summary, claim in newest(experiments)],
+        newest=newest(experiments),
+        bar=bar,
         family=members[:MEMBERS],
         more_family=len(members) > MEMBERS,
         base="experiments/",
@@ -102,8 +101,3 @@ def overview(experiments: Sequence[PageSummary]) -> str:
 def _render(template: str, experiments: Sequence[PageSummary], **values: object) -> str:
     compared = {summary.experiment for summary in experiments if not summary.profile}
     return render(template, experiments=experiments, pills=pills, compared=compared, **values)
-
-
-def _bar(claim: ClaimLine) -> Markup:
-    """The interval of a claim against its margin, small; an empty place where there is no number."""
-    return bar(claim.place, claim.verdict, claim.printed, small=True) if claim.place else Markup('<span class="bar"></span>')
