@@ -88,7 +88,8 @@ def test_a_rule_is_as_old_as_the_newest_of_its_own_lines(spec: Path) -> None:
     spec.write_text(TWO_RULES.replace("Second.", "Second.  # \u2028committer-time 1\u2028"))  # a comment dates nothing
     git("commit", "-aqm", "comment", at="2026-11-04T10:00:00Z")
     assert dates(spec)["two"].startswith("2026-11-04")
-    spec.write_text(TWO_RULES.replace("Second.", "Third.  # \rcommitter-time 1\r").replace("A spec", "A spec  # \u2028\r"), newline="")
+    answer = f"# \r{'a' * 40} 9 9 1\rauthor a\rcommitter-time 1\r\t"  # a comment writes no line of git's answer
+    spec.write_text(TWO_RULES.replace("Second.", f"Third.  {answer}").replace("A spec", "A spec  # \u2028\r"), newline="")
     git("commit", "-aqm", "more ends of lines", at="2026-11-05T10:00:00Z")
     assert rule_date(spec, STARTS["two"] + 2, blame(spec)).words.startswith("2026-11-05"), "YAML counts two lines more than git"
     spec.write_text(TWO_RULES)
