@@ -6,12 +6,14 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from compiler.build.graph import Pipeline, Stage
 from compiler.lock.dvc_lock import Entry, Lock, Locked, parse_lock, place, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import command
+from stages.contracts.files import FileRefused
 from stages.publish.verification import Difference
 
 DUE = "E410"
@@ -35,7 +37,7 @@ class Due:
 def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: Files) -> Due:
     """`generated`: path -> text that the specs compile to. A card that was changed by hand makes no stage due."""
     expected = {path: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for path, text in generated.items()}
-    expected = {path: md5 for path, md5 in expected.items() if files.md5(path) in (md5, None)}
+    expected = {path: md5 for path, md5 in expected.items() if _holds(files, path, md5)}
     stages, cards, following, written = dict[tuple[str, str], Difference](), set[str](), set[str](), set[str]()
     for pipeline in pipelines:
         lock = _readable(pipeline)
@@ -55,6 +57,13 @@ def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: File
                 following.add(stage.name)
                 written.update(stage.outs)
     return Due(stages, frozenset(following), frozenset(cards))
+
+
+def _holds(files: Files, path: str, md5: str) -> bool:
+    """Whether the file is the expected one, or missing."""
+    with suppress(FileRefused):
+        return files.md5(path) in (md5, None)
+    return False
 
 
 def _readable(pipeline: Pipeline) -> Lock | None:
@@ -133,12 +142,16 @@ class _Lock:
                     self._add(f"{name} has no {path} in {side}", (name, side, path), "no record", path, redo)
 
     def _entry(self, stage: str, side: str, path: str, entry: Entry) -> None:
-        md5 = self.files.md5(path)
+        try:
+            md5 = self.files.md5(path)
+        except FileRefused as refused:
+            file = str(refused.filename)
+            return self._add(f"{file}: {refused.strerror}", (stage, side, path), f"md5 {entry.md5}", "no file", refused.fix, file)
         if md5 is None:
             if path not in self.absent and (side == "outs" or not any(path in other.outs for other in self.pipeline.stages)):
                 fix = f"dvc checkout {self.pipeline.path}, or dvc pull"
                 self._add(f"{path} is missing", (stage, side, path), f"md5 {entry.md5}", "nothing", fix)
-            return
+            return None
         names = [f"{path}/{name}" for name in self.files.listing(path)] if md5.endswith(".dir") else [path]
         size = self.checked.files[path] = sum(map(os.path.getsize, names))
         if md5 != entry.md5:
@@ -146,13 +159,14 @@ class _Lock:
                 self.checked.notes.append(f"{path}: the run failed and is due again")
             else:
                 self.wrong.setdefault((path, entry.md5), []).append((stage, side))
-            return
+            return None
         self.right[path] += 1
         fix = f"git checkout {self.path}, or dvc commit {self.pipeline.path}"
         for key, now, then in (("size", size, entry.size), ("nfiles", len(names) if md5.endswith(".dir") else None, entry.files)):
             if now != then:
                 recorded = "no such line" if then is None else str(then)
                 self._add(f"{key} of {path}", (stage, side, path, key), str(now), recorded, fix)
+        return None
 
     def _is_finished(self, retry: str) -> bool:
         """Whether the run of a retry.json has finished; screen makes a failed one due again."""

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.attempt import Outcome, read_attempts
-from stages.contracts.files import PROJECT, file_digest, read_bytes
+from stages.contracts.files import PROJECT, FileRefused, file_digest, read_bytes
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import ExperimentFolder, RunFolder
-from stages.contracts.lineage import Lineage
+from stages.contracts.lineage import Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import ROOT, card_id
 from stages.publish.numbers import listed
@@ -42,9 +42,7 @@ def contradictions(experiment: ExperimentFolder) -> tuple[list[Difference], dict
     lineage = experiment.page / "lineage.json"
     files = _read(lambda: read(Lineage, lineage).files, problems) if lineage.exists() else []
     for file in files:
-        path = Path(file.path)
-        now = file_digest(path) if path.exists() else file.sha256
-        problems += _unequal(path, "", "it is not the file that the page's lineage names", file.sha256[:16], now[:16])
+        problems += _read(partial(_pinned, file), problems)
     return problems, {"runs": len(runs), "files of the lineage": len(files)}
 
 
@@ -54,7 +52,15 @@ def _read(files: Callable[[], Iterable[T]], problems: list[Difference]) -> list[
         return list(files())
     except ArtifactError as error:
         problems.append(Difference(code="S495", path=error.path, what=error.what, fix=error.fix))
-        return []
+    except FileRefused as error:
+        problems.append(Difference(code="S495", path=str(error.filename), what=str(error.strerror), fix=error.fix))
+    return []
+
+
+def _pinned(file: MadeFile) -> Iterator[Difference]:
+    path = Path(file.path)
+    now = file_digest(path) if path.exists() else file.sha256
+    yield from _unequal(path, "", "it is not the file that the page's lineage names", file.sha256[:16], now[:16])
 
 
 def _run(run: RunFolder) -> Iterator[Difference]:
