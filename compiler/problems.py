@@ -12,7 +12,7 @@ from string import Template
 from typing import Any
 
 from stages.contracts.diagnostic import Diagnostic, Note, Place
-from stages.contracts.files import FileRefused
+from stages.contracts.files import FileRefused, load_table
 
 CATALOGUE = Path(__file__).parent / "errors.yaml"
 
@@ -50,9 +50,7 @@ class Fault(Exception):
 @functools.cache
 def catalogue() -> Mapping[str, Mapping[str, str]]:
     """Code, or code and form such as `E361.kl` -> its texts. A form has the texts of its code that it does not give itself."""
-    from ruamel.yaml import YAML
-
-    entries: dict[str, dict[str, str]] = YAML(typ="safe").load(CATALOGUE)
+    entries: dict[str, dict[str, str]] = load_table(CATALOGUE)
     return {code: {**entries[code.partition(".")[0]], **texts} for code, texts in entries.items()}
 
 

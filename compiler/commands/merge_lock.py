@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.lock.dvc_lock import HEAD, Locked, parse_lock
+from stages.contracts.dvc_lock import HEAD, Locked, parse_lock
 from stages.contracts.files import read_text, write_text
 
 

@@ -19,13 +19,13 @@ from compiler.commands.plan_claims import claims_at_risk, cost, undated
 from compiler.commands.plan_reasons import CARD, Reasons, json_object
 from compiler.commands.plan_report import ExperimentPlan, PageState, Plan, StagePlan, markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
-from compiler.lock.dvc_lock import Entry, Lock, Locked, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
 from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.dvc_lock import Entry, Lock, Locked, read_lock
 from stages.contracts.files import links_to, read_bytes
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.contracts.stage import ROOT

@@ -9,11 +9,11 @@ from typing import Any
 from compiler.build.origins import nearest_origin, places_of
 from compiler.commands.plan_report import Reason, ReasonKind
 from compiler.lock.card_diff import Change, changes
-from compiler.lock.dvc_lock import Entry
 from compiler.lock.files import Files
 from compiler.lock.status import Cause, Status, command
 from compiler.problems import listed, sentence
 from stages.contracts.code import Judgement
+from stages.contracts.dvc_lock import Entry
 from stages.contracts.files import parse_json
 from stages.contracts.layout import RUNS
 from stages.contracts.lineage import Origins

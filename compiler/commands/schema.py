@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from ruamel.yaml import YAML
 
 from compiler.build.inputs import Inputs
 from compiler.document.units import EXAMPLES as WRITTEN
@@ -25,6 +24,7 @@ from compiler.language.spec import Spec
 from compiler.render import flow
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.artifact import canonical_json
+from stages.contracts.files import load_table
 from stages.contracts.model import Adapter, TrainData
 from stages.contracts.plugin import GATES, kinds
 
@@ -81,7 +81,7 @@ def definitions() -> dict[str, Schema]:
     sections["Train"] = _by_algorithm()
     sections["Gate"] = _gates({kind: sections.pop(names[model]) for kind, model in gates.items()}, sections["Gate"])
     _join(sections)
-    examples = YAML(typ="safe").load(EXAMPLES)
+    examples = load_table(EXAMPLES)
     for name, section in sections.items():
         for form in (section, *section.get("oneOf", [])):
             _describe(form, examples.get(f"{name}.{form['title']}" if "title" in form else name, {}))

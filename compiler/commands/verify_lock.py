@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from compiler.build.graph import Pipeline, Stage
-from compiler.lock.dvc_lock import Entry, Lock, Locked, parse_lock, place, read_lock
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import command
 from stages.contracts.files import FileRefused

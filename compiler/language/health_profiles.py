@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from stages.contracts.algorithms import ALGORITHMS, DEFAULT
 from stages.contracts.analysis_card import DetectorCard
+from stages.contracts.files import load_table
 from stages.contracts.plugin import DETECTORS, kinds, load
 
-PROFILES: dict[str, dict[str, dict[str, Any]]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+PROFILES: dict[str, dict[str, dict[str, Any]]] = load_table(Path(__file__).with_suffix(".yaml"))
 """Profile -> detectors in order -> settings."""
 
 

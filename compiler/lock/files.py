@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from compiler.lock.dvc_lock import Entry, Locked, read_record
+from stages.contracts.dvc_lock import Entry, Locked, read_record
 from stages.contracts.files import FileRefused, dvc_cache, open_file, read_json, read_text
 
 Change = Literal["same", "changed", "missing"]
@@ -53,8 +53,15 @@ class Files:
             return None
 
     def listing(self, path: str) -> dict[str, str]:
-        """Relative name -> MD5 of the files of a folder; {} for anything else."""
-        return {name: _md5(f"{self._full(path)}/{name}") for name in self._names(path)}
+        """Relative name -> MD5 of the files of a folder, "" of one that is not read, such as a link; {} for anything else."""
+        return {name: self._md5_inside(f"{self._full(path)}/{name}") for name in self._names(path)}
+
+    @staticmethod
+    def _md5_inside(file: str) -> str:
+        try:
+            return _md5(file)
+        except FileRefused:
+            return ""
 
     def _names(self, path: str, below: str = "") -> Iterator[str]:
         try:

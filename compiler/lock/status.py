@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compiler.build.graph import Pipeline, Stage
-from compiler.lock.dvc_lock import Entry, Lock, Locked
 from compiler.lock.files import Cache, Files
+from stages.contracts.dvc_lock import Entry, Lock, Locked
 
 State = Literal["runs", "may_run", "restored", "stays"]
 CauseKind = Literal[

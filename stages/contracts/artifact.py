@@ -32,7 +32,7 @@ class ArtifactError(Exception):
 class Frozen(BaseModel):
     """Immutable value with closed keys; the parent of every model that is part of a contract."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 def later(default: Any, **more: Any) -> Any:

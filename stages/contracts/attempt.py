@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen, later
 from stages.contracts.files import parse_json, read_bytes
 
 FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refused", "disk", "data", "interrupted", "bug"]
 """refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
+
+
+Words = Annotated[str, BeforeValidator(lambda text: text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text)]
+"""Text of an error, which may name a file whose name is no text: halves of pairs of surrogates are escaped, so that it can be written."""
 
 
 class StoppedBy(Frozen):
@@ -70,7 +74,7 @@ class Ended(Frozen):
     failure: FailureClass | None = None
     last_step: int
     seconds: float
-    error: str | None = None
+    error: Words | None = None
     """One plain sentence; untrusted text inside, escape before showing."""
     stopped: StoppedBy | None = later(None)
     generation: str | None = later(None)
@@ -89,7 +93,7 @@ class Outcome(Artifact):
     steps_done: int
     target_steps: int
     failure: FailureClass | None = None
-    error: str | None = None
+    error: Words | None = None
     unknown: str = later("")
     """Of an imported run: why it is unknown whether it finished, such as `log ends at 299`. Then `finished` is false."""
     stopped: StoppedBy | None = later(None)

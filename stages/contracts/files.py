@@ -140,6 +140,13 @@ def read_json(path: Path | str, most: int = MOST_BYTES) -> Any:
     return parse_json(read_bytes(path, most))
 
 
+def load_table(path: Path) -> Any:
+    """A YAML table that stands beside a module. Its text is octavo's own: what strangers write goes through compiler/document."""
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe").load(path)
+
+
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
     """SHA-256 in hex of a file's bytes; of a folder: of its sorted (relative name, file digest) pairs. Raises OSError."""
     if path.is_dir():

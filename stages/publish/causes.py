@@ -10,9 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ruamel.yaml import YAML
-
 from stages.contracts.algorithms import AnyTrainCard
+from stages.contracts.files import load_table
 from stages.contracts.health import Signal
 from stages.contracts.history import metric_title
 
@@ -25,7 +24,7 @@ class Explanation(NamedTuple):
 @cache
 def causes() -> dict[str, dict[str, dict[str, str]]]:
     """Detector -> kind -> phrase, means, check."""
-    table: dict[str, dict[str, dict[str, str]]] = YAML(typ="safe").load(Path(__file__).with_name("causes.yaml"))
+    table: dict[str, dict[str, dict[str, str]]] = load_table(Path(__file__).with_name("causes.yaml"))
     return table
 
 

@@ -7,17 +7,16 @@ failed attempt is in the crate like one that finished. Files that lie elsewhere 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.attempt import Attempt
+from stages.contracts.dvc_lock import Entry, Lock, Locked, read_lock
 from stages.contracts.files import file_digest
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.names import PATH
 from stages.publish.experiment import ExperimentFiles, load
 from stages.publish.methods import codes, versions
 from stages.publish.numbers import code_words
@@ -49,16 +48,18 @@ def write_crate(folder: ExperimentFolder, target: Path) -> int:
     return crate.files
 
 
-def _records(folder: ExperimentFolder) -> Mapping[str, Mapping[str, Any]]:
+def _records(folder: ExperimentFolder) -> Lock:
     lock = folder.root / "dvc.lock"
     if not lock.exists():
         raise ArtifactError(lock, "the file is missing", why="it names what each stage read and wrote", fix=f"dvc repro {folder.pipeline}")
-    stages: Mapping[str, Mapping[str, Any]] = YAML(typ="safe").load(lock.read_text(encoding="utf-8"))["stages"]
-    return stages
+    try:
+        return read_lock(lock)
+    except ValueError as error:
+        raise ArtifactError(lock, str(error), why="it names what each stage read and wrote", fix=f"git diff {lock}") from None
 
 
 class _Crate:
-    def __init__(self, experiment: ExperimentFiles, stages: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, experiment: ExperimentFiles, stages: Lock) -> None:
         from rocrate.model import ComputerLanguage, ContextEntity
         from rocrate.rocrate import ROCrate
 
@@ -105,9 +106,9 @@ class _Crate:
         self.files += 1
         return workflow
 
-    def _step(self, workflow: Entity, number: int, name: str, record: Mapping[str, Any]) -> Entity:
+    def _step(self, workflow: Entity, number: int, name: str, record: Locked) -> Entity:
         """A stage: tool, step, one action an attempt (or one for a stage without attempts), and the control over them."""
-        module = str(record["cmd"]).split()[2]
+        module = record.cmd.split()[2]
         if module not in self.tools:
             self.tools[module] = self._add(f"#{module}", "SoftwareApplication", name=module, softwareVersion=self._code(name))
             workflow.append_to("hasPart", self.tools[module])
@@ -116,8 +117,8 @@ class _Crate:
         run = self.experiment.by_name.get(name.removeprefix("train-")) if name.startswith(("train-", "collect-")) else None
         attempts = run.attempts if run else ()
         actions = [self._attempt(self.tools[module], attempt) for attempt in attempts]
-        actions = actions or [self._action(f"#action-{name}", self.tools[module], str(record["cmd"]))]
-        inputs, results = ([self._reference(entry) for entry in record.get(side) or ()] for side in ("deps", "outs"))
+        actions = actions or [self._action(f"#action-{name}", self.tools[module], record.cmd)]
+        inputs, results = ([self._reference(path, entry) for path, entry in side.items()] for side in (record.deps, record.outs))
         newest = run.outcome.attempt if run and run.outcome else None
         others = {f"#attempt-{a.started.attempt}" for a in attempts if run and run.outcome and a.started.card_id != run.outcome.card_id}
         for action in actions:
@@ -142,18 +143,17 @@ class _Crate:
         status = f"http://schema.org/{_STATUS.get(state, 'CompletedActionStatus')}"
         return self._add(id_, "CreateAction", name=name, instrument=tool, actionStatus=status)
 
-    def _reference(self, entry: Mapping[str, Any]) -> Entity:
+    def _reference(self, path: str, entry: Entry) -> Entity:
         """A path of the lock: the file or folder in the crate, or its name and hash when it is not."""
-        path = str(entry["path"])
         if path in self.entities:
             return self.entities[path]
         inside = [entity for name, entity in self.entities.items() if name.startswith(f"{path}/")]
         if inside:
             self.entities[path] = self.crate.add_dataset(dest_path=path, properties={"name": path, "hasPart": inside})
-        elif os.path.isfile(path) and path.startswith("data/"):
+        elif os.path.isfile(path) and path.startswith("data/") and PATH.fullmatch(path):
             self._file(path)
         else:
-            self.entities[path] = self._add(f"#{path}", "CreativeWork", name=path, identifier=f"md5:{entry.get('md5')}")
+            self.entities[path] = self._add(f"#{path}", "CreativeWork", name=path, identifier=f"md5:{entry.md5}")
         return self.entities[path]
 
     def _file(self, path: str) -> None:

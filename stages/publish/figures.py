@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -68,7 +69,9 @@ def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:
     """
     if not drawing.figure.name.startswith("curves-") or not drawing.csv.exists():
         return None
-    table = pd.read_csv(drawing.csv, keep_default_na=False, dtype={"run": str, "condition": str, "state": str, "unit": str})
+    table = pd.read_csv(
+        io.BytesIO(read_bytes(drawing.csv)), keep_default_na=False, dtype={"run": str, "condition": str, "state": str, "unit": str}
+    )
     lines = [] if table.empty else list(_lines(experiment, drawing, table))
     steps = sorted({step for *_, points in lines for step in points})
     if not steps:

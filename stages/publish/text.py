@@ -16,14 +16,14 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from ruamel.yaml import YAML
 
 from stages.contracts.expressions import text as expression_text
+from stages.contracts.files import load_table
 from stages.contracts.history import metric_title
 from stages.publish import numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
-TEXTS: dict[str, dict[str, str]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+TEXTS: dict[str, dict[str, str]] = load_table(Path(__file__).with_suffix(".yaml"))
 """Table -> key -> words."""
 _PLAIN = re.compile(r"(?![A-Za-z0-9 ,./\u00a1-\U0010ffff]|(?<=[A-Za-z0-9])[-_](?=[A-Za-z0-9]))[\s\S]")
 

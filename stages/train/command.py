@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from stages.contracts.attempt import FailureClass, Started
-from stages.contracts.files import file_digest, make_folder, open_append
+from stages.contracts.files import file_digest, make_folder, open_append, open_file
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card
@@ -133,7 +133,9 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
                 os.killpg(child.pid, signal.SIGKILL)  # what it left behind would write beside the next attempt
     if code == 0:
         return
-    lines = output.read_bytes()[before:][-_LAST_OUTPUT:].decode("utf-8", "replace").strip().splitlines()
+    with open_file(output) as written:
+        written.seek(max(before, output.stat().st_size - _LAST_OUTPUT))
+        lines = written.read(_LAST_OUTPUT).decode("utf-8", "replace").strip().splitlines()
     failure: FailureClass = "bug"
     if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
         failure = "interrupted"

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
+from stages.contracts.files import load_table
 from stages.contracts.plugin import Answer
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, ProbeReward, StepTime
 from stages.contracts.reward import Reward
 from stages.train.rewards.compose import check_examples, compose
 
-_SENTENCES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+_SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
 REFUSED = ("empty", "end marker only", "required parts only")
 """No task has these as its answer. One word may be one, and a word over and over too: those two only warn."""
 ROWS = 3

@@ -7,9 +7,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from stages.contracts.diagnostic import StageError
+from stages.contracts.files import load_table
 
 
 def refusal(key: str, /, **facts: Any) -> StageError:
@@ -20,5 +19,5 @@ def refusal(key: str, /, **facts: Any) -> StageError:
 
 @functools.cache
 def _messages() -> dict[str, list[str]]:
-    messages: dict[str, list[str]] = YAML(typ="safe").load(Path(__file__).with_name("messages.yaml"))
+    messages: dict[str, list[str]] = load_table(Path(__file__).with_name("messages.yaml"))
     return messages

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.lock.dvc_lock import HEAD, Entry, parse_lock, place, read_lock
 from compiler.lock.files import Files
+from stages.contracts.dvc_lock import HEAD, Entry, parse_lock, place, read_lock
 
 MD5 = "0123456789abcdef" * 2
 

@@ -10,6 +10,7 @@ import pytest
 
 from compiler.__main__ import main
 from compiler.build.inputs import Inputs
+from compiler.lock.files import Files
 
 ROOT = Path(__file__).parents[2]
 SECRET = "AKIA_SECRET: s3cr3t-value\n"
@@ -86,3 +87,21 @@ def test_two_compiles_at_once_disturb_each_other_in_nothing(work):
         written = {path.relative_to(work): path.read_bytes() for path in (work / "runs").rglob("*") if path.is_file()}
         expected = expected or written
         assert written == expected and len(written) > 10
+
+
+def test_data_that_dvc_links_from_its_cache_are_read(work, capsys):
+    """With DVC's own cache type `symlink`, as on a shared machine."""
+    dvc = [sys.executable, "-m", "dvc"]
+    for command in (["init", "--no-scm", "-q"], ["config", "cache.type", "symlink"], ["add", "-q", "data/train.jsonl"]):
+        subprocess.run([*dvc, *command], cwd=work, check=True, capture_output=True)
+    assert (work / "data/train.jsonl").is_symlink()
+    assert main(["check", "example"]) == 0, capsys.readouterr().err
+    assert main(["compile", "example"]) == 0
+
+
+def test_a_link_in_a_folder_that_dvc_keeps_is_another_content(work, outside):
+    (work / "kept").mkdir()
+    (work / "kept/a").write_text("a")
+    before = Files(Path(), {}).md5("kept")
+    (work / "kept/b").symlink_to(outside / "secret")
+    assert Files(Path(), {}).listing("kept")["b"] == "" and Files(Path(), {}).md5("kept") != before

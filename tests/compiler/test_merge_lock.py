@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from compiler.__main__ import main
 from compiler.commands.merge_lock import merge
-from compiler.lock.dvc_lock import parse_lock
+from stages.contracts.dvc_lock import parse_lock
 
 HEAD = "schema: '2.0'\nstages:\n"
 

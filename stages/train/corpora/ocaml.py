@@ -12,11 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
+from stages.contracts.files import load_table
 from stages.train.corpus import Problem, Shipped
 
-TEXTS: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+TEXTS: dict[str, Any] = load_table(Path(__file__).with_suffix(".yaml"))
 FAULTS: dict[str, int] = TEXTS["faults"]
 """Class of fault -> weight."""
 LISTS = ((), (1, 2, 3), (4, -2, 7, 8), (-5, 0, 6), (9, 9, -1, 2), (-8, -3))

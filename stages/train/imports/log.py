@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from ruamel.yaml import YAML
 
-from stages.contracts.files import FileRefused, parse_json, read_bytes
+from stages.contracts.files import FileRefused, load_table, parse_json, read_bytes
 from stages.contracts.history import LARGEST
 from stages.train.attempts import Stopped
 
@@ -20,7 +19,7 @@ WANDB_STEP = "train/global_step"
 EVENT_STEP = "step of the event"
 """Where TensorBoard's events have their step: no name that the log itself has."""
 FEW = 5
-_SENTENCES: dict[str, str] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+_SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
 _NULL = {"null", "none", "n/a", ""}
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 """First bytes of gzip, zip, xz, bzip2 and zstd."""

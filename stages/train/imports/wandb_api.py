@@ -22,15 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from stages.contracts.files import write_text
+from stages.contracts.files import load_table, write_text
 from stages.contracts.import_card import SNAPSHOT, Answer, Ask, Fault
 from stages.train.imports.log import NoNumber, Unreadable, flat, number
 
 _SECRET = re.compile(r"(?:api|access|private|auth)[._-]?key|secret|passw|pwd|credential|(?:^|[._-])(?:auth|access|api)?[._-]?token$", re.I)
 _STATUS = re.compile(r"(?:returned error|HTTP|status(?: code)?)[ :]+(?P<status>[1-5][0-9]{2})\b")
-_FAULTS: list[tuple[str, str, Fault, str]] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+_FAULTS: list[tuple[str, str, Fault, str]] = load_table(Path(__file__).with_suffix(".yaml"))
 """The status, or words of the client where it gives none; the fault; a sentence."""
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 
 from pydantic import Field, field_validator, model_validator
@@ -11,6 +15,28 @@ from stages.contracts.plugin import Answer, Judgement
 
 PATTERN_SECONDS = 1.0
 """Wall seconds that one completion's match may take. Python's `re` cannot be stopped; the `regex` library can."""
+
+
+PATTERN_CHARS = 10_000
+_COMPILE = """
+import resource, sys
+for limit, most in ((resource.RLIMIT_AS, 256 << 20), (resource.RLIMIT_CPU, 1), (resource.RLIMIT_CORE, 0)):
+    resource.setrlimit(limit, (most, most))
+import regex
+try:
+    regex.compile(sys.stdin.read())
+except (regex.error, RecursionError):
+    pass
+"""
+
+
+@functools.cache
+def _is_small(pattern: str) -> bool:
+    """Whether a pattern compiles in 256 MB and a second: `regex` writes out what is repeated, so a few letters may fill any memory."""
+    if not re.search(r"\{\s*[0-9]", pattern):
+        return True
+    command = [sys.executable, "-I", "-c", _COMPILE]
+    return subprocess.run(command, input=pattern.encode("utf-8", "replace"), capture_output=True, check=False).returncode == 0
 
 
 class Settings(Frozen):
@@ -31,7 +57,11 @@ class Settings(Frozen):
             import regex
 
             try:
+                if len(pattern) > PATTERN_CHARS or not _is_small(pattern):
+                    raise ValueError("a pattern that takes too much memory or time: write fewer and smaller repeats")
                 regex.compile(pattern)
+            except RecursionError:
+                raise ValueError("not a regular expression: its groups are nested too deep") from None
             except regex.error as error:
                 raise ValueError(f"not a regular expression: {error}") from None
         return pattern

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stages.contracts.artifact import Frozen, digest
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.files import file_digest
+from stages.contracts.files import file_digest, read_text
 from stages.contracts.plugin import Answer, Judgement
 
 
@@ -40,7 +40,7 @@ class Settings(Frozen):
             raise ValueError(f"{function!r} is not module:function, or the project has no such module: a file below its root")
         if digest_now(function) is None:
             raise ValueError(f"the module of {function!r}, or a project module that it imports, is no Python")
-        body = ast.parse(file.read_text(encoding="utf-8")).body
+        body = ast.parse(read_text(file)).body
         if not any(isinstance(node, ast.FunctionDef) and node.name == name for node in body):
             raise ValueError(f"the module of {function!r} defines no function {name!r}")
         return function

@@ -1,5 +1,6 @@
 """Files that strangers wrote: nothing outside of the project is read or written through them, and nothing fills the memory."""
 
+import ast
 import os
 import signal
 import subprocess
@@ -207,3 +208,22 @@ def test_writers_do_not_remove_what_another_one_writes():
     begun = [subprocess.Popen([sys.executable, "-c", program, word], env={**os.environ, "PYTHONPATH": str(ROOT)}) for word in "xyz"]
     assert [process.wait() for process in begun] == [0, 0, 0]
     assert not left_over() and {path.read_text()[0] * 1000 for path in Path("runs").rglob("?/?")} <= {"x" * 1000, "y" * 1000, "z" * 1000}
+
+
+RAW = {"loads", "from_json", "YAML", "safe_load", "CParser", "model_validate_json"}
+
+
+def test_json_and_yaml_are_read_in_one_place():
+    """Every other module gets them from stages/contracts/files.py, or a spec's text from compiler/document/read.py. Processes that octavo
+    began itself answer in lines of their own."""
+    allowed = {"compiler/document/read.py", "stages/contracts/files.py", "stages/contracts/code_cache.py", "stages/publish/site.py"}
+    allowed |= {"compiler/__main__.py", "compiler/commands/doctor.py"}  # tables in TOML beside them
+    allowed |= {"compiler/commands/fetch.py", "stages/train/imports/wandb_api.py", "compiler/document/validate.py"}  # lines of our own
+    users = set()
+    for package in ("compiler", "stages"):
+        for path in (ROOT / package).rglob("*.py"):
+            calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            names = {getattr(call, "attr", getattr(call, "id", "")) for call in calls}
+            if names & RAW and "verifiers" not in path.parts:
+                users.add(path.relative_to(ROOT).as_posix())
+    assert users <= allowed

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from stages.contracts.artifact import ArtifactError
-from stages.contracts.attempt import Ended, Started, read_attempts
+from stages.contracts.artifact import ArtifactError, dump
+from stages.contracts.attempt import Ended, Outcome, Started, read_attempts
 
 
 def started(number, at="2026-01-01T00:00:00Z"):
@@ -90,3 +90,14 @@ def test_attempts_of_two_branches_are_in_the_order_of_their_times(tmp_path):
     assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 2), (3, 3)) == [(1, 1), (2, 2), (3, 3), (2, 8), (3, 9)]
     assert order(tmp_path, (1, 1), (2, 8), (3, 9), (2, 6), (3, 3)) == [(1, 1), (2, 6), (3, 3), (2, 8), (3, 9)], "set back on one of them"
     assert order(tmp_path, (1, 1), (2, 8), (2, 5), (4, 3)) == [(1, 1), (2, 5), (2, 8), (4, 3)], "set back after the merge"
+
+
+def test_a_ledger_torn_inside_of_a_letter_keeps_its_whole_lines(tmp_path):
+    path = ledger(tmp_path / "attempts.jsonl", started(1))
+    path.write_bytes(path.read_bytes() + '{"attempt": "é'.encode()[:-1])
+    assert [attempt.started.number for attempt in read_attempts(path)] == [1]
+
+
+def test_an_error_that_names_a_file_with_half_a_letter_is_recorded():
+    outcome = Outcome(card_id="c", attempt="a", finished=False, steps_done=0, target_steps=1, failure="bug", error="no file \udcff")
+    assert dump(outcome).encode() and outcome.error == "no file \\udcff"

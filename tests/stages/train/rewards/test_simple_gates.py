@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import time
 
 import pytest
 from pydantic import ValidationError
@@ -92,3 +93,13 @@ def test_format(rules, text, status, reason, monkeypatch):
 def test_format_settings_that_make_no_sense(rules):
     with pytest.raises(ValidationError):
         format.Settings(**rules)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(" * 2000 + "a" + ")" * 2000, "((((a{1000}){1000}){1000}){1000})", "(?#[)((a{1000}){1000}){1000}", "a" * 100_000]
+)
+def test_a_pattern_that_would_fill_the_memory_is_refused(pattern):
+    begun = time.process_time()
+    with pytest.raises(ValidationError, match=r"nested too deep|too much memory"):
+        format.Settings(pattern=pattern)
+    assert time.process_time() - begun < 2
