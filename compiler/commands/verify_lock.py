@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from compiler.build.graph import Pipeline, Stage
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import command
+from stages.contracts.dvc_lock import Entry, Lock, Locked, parse_lock, place, read_lock
 from stages.contracts.files import FileRefused
 from stages.publish.verification import Difference
 
