@@ -13,7 +13,6 @@ import pytest
 TESTS = Path(__file__).parent
 CASES = TESTS.parents[1] / "shared" / "cases" / "README.md"
 NAMED_OTHERWISE = {
-    "test_a_manifest_refuses_what_would_make_a_mixture": 19,
     "test_unknown_is_never_a_number": 28,
     "test_a_killed_box_is_replaced_and_no_verdict_changes": 29,
     "test_a_syntax_error_is_not_a_type_error": 30,

@@ -236,6 +236,20 @@ def test_checkpoints_of_other_libraries_are_refused_before_an_attempt_begins(run
     assert train(run) == 0 and last(run).started.resumed_from is None
 
 
+@pytest.mark.parametrize("change", [{"seed": 9}, {"learning_rate": 0.2}])
+def test_case_19_a_run_with_another_seed_or_setting_never_goes_on_from_a_checkpoint(run, change):
+    """The card's id names the folder of checkpoints, so a changed card has no checkpoint; the first card still has its own."""
+    with pytest.raises(Killed):
+        train(run, until=2, end=kill)
+    card, first = read(TrainCard[PpoSettings], run.card), scratch(run)
+    settings = {"train": card.train.model_copy(update=change)} if "seed" not in change else change
+    write(run.card, card.model_copy(update=settings))
+    assert scratch(run) != first
+    assert train(run) == 0 and last(run).started.resumed_from is None
+    write(run.card, card)
+    assert train(run) == 0 and last(run).started.resumed_from == 2
+
+
 def test_a_failure_is_tried_again_by_the_same_call_until_two_fail_alike(run, monkeypatch, capsys):
     calls = []
     policy = Retries(attempts=6, nonfinite=FiniteCheckpoint(resume="last_finite_checkpoint"))
