@@ -3,12 +3,15 @@ from types import SimpleNamespace
 import pytest
 
 from stages.contracts.expressions import AllOf, Signal, Status
+from stages.contracts.history import COMPLETIONS_COLUMNS
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.reward import Gate, Penalty, Reward
+from stages.contracts.reward import Example, Gate, Penalty, Reward
+from stages.train import evaluate, rescore
 from stages.train.attempts import Stopped
 from stages.train.evaluate import combined_score
+from stages.train.model import Sampled
 from stages.train.recorder import Journal
-from stages.train.rewards.compose import compose
+from stages.train.rewards.compose import check_examples, compose
 from stages.train.scoring import TrainingReward, batch_cells, zero_signal_groups
 
 REWARD = Reward(
@@ -133,3 +136,36 @@ def test_signals_of_the_completion_count_too():
     cut = AllOf(all=(Signal(signal="truncated"), Status(gate="format", status="pass")))
     answers = [Answer(text="x", row={}, truncated=True), Answer(text="x", row={})]
     assert [judgement.status for judgement in combined_score(cut, answers, {"format": [PASS, PASS]})] == ["pass", "fail"]
+
+
+def test_an_attack_earns_nothing_in_any_stage(tmp_path):
+    """Training, evaluation, `octavo rescore`, and the examples of check and preflight: the same answers, the same verdicts."""
+    gate = Gate(name="tests", kind="python_tests", settings={"credit": {"runs": 0.0, "share": 0.0, "all": 1.0}})
+    row = {"id": "a", "tests": [{"arguments": [1], "expected": 2}]}
+    attacks = [
+        "class Yes(int):\n  def __eq__(self, other): return True\ndef f(x): return Yes()",
+        "import os\nos.write(1, b'value 2\\n')\nos._exit(0)",
+        "import sys\nsys.modules['json'].dumps = lambda *a, **k: '2'\ndef f(x): return None",
+    ]
+    texts = [*attacks, "def f(x): return x + 1"]
+    earned = [0.0] * len(attacks) + [1.0]
+
+    reward = Reward(
+        name="r",
+        gates=(gate,),
+        examples=tuple(Example(completion=text, row=row, expect=expect) for text, expect in zip(texts, earned, strict=True)),
+    )
+    assert all(outcome.ok for outcome in check_examples(reward))
+
+    training = TrainingReward(reward, rows=[row], seed=1, group=2, ends={0}, journal=Journal(tmp_path), attempt="0001")
+    state = SimpleNamespace(global_step=0, max_steps=1)
+    assert training(["p"] * len(texts), texts, [[5, 0]] * len(texts), id=["a"] * len(texts), trainer_state=state) == earned
+
+    card = SimpleNamespace(seed=1, scores=(gate,), combined=())
+    evaluated = evaluate._evaluated(card, [row], [[Sampled(text, 2, False) for text in texts]])
+    assert [completion["gate.tests.score"] for completion in evaluated] == earned
+
+    stored = [{"prompt_id": "a", "text": text, "truncated": False, "tokens": 2, "step": 1} for text in texts]
+    stored = [{**dict.fromkeys(COMPLETIONS_COLUMNS), **completion} for completion in stored]
+    again = rescore._scored_again(SimpleNamespace(seed=1, train={}, reward=reward), compose(reward), stored, {"a": row})
+    assert [completion["reward"] for completion in again] == earned
