@@ -1,7 +1,8 @@
 """The files of a project, which hold what strangers wrote: the one way to read and to write them.
 
-A read takes a regular file of the project and at most so many bytes; what it holds is parsed without recursion. No link is followed, but
-those that DVC makes into its own cache: a link in git names any file of the reader's machine. A write is whole or does not happen. Its
+A read takes a regular file of the project and at most so many bytes; what it holds is parsed without recursion. A link in git names any
+file of the reader's machine, so none is followed; those are that DVC makes into its own cache, and that the user has made on this machine
+and git does not hold. A write is whole or does not happen. Its
 temporary name cannot be guessed, and what a killed writer leaves is removed by the next one.
 """
 
@@ -17,6 +18,7 @@ import os
 import re
 import secrets
 import stat
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
@@ -272,12 +274,17 @@ def _folder(path: Path | str, make: bool = False) -> Iterator[tuple[int, str]]:
         os.makedirs(start, exist_ok=True)
     folder = os.open(start, _FOLDER)
     try:
-        for part in parts[:-1]:
+        for place, part in enumerate(parts[:-1]):
             with _naming(path):
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, dir_fd=folder)
-                inner = os.open(part, _FOLDER | _NO_LINK, dir_fd=folder)
+                try:
+                    inner = os.open(part, _FOLDER | _NO_LINK, dir_fd=folder)
+                except OSError:
+                    if not _is_users_own(os.path.join(start, *parts[: place + 1])):
+                        raise
+                    inner = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
         yield folder, parts[-1]
@@ -310,18 +317,33 @@ def _naming(path: Path | str) -> Iterator[None]:
     except OSError as error:
         link = next((str(place) for place in (*reversed(Path(path).parents), Path(path)) if place.is_symlink()), None)
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and link is not None:
-            why = "a link in a project could name any file of this machine; only links of DVC into its own cache are followed"
-            raise FileRefused(link, "it is a symbolic link", why, f"rm {link}, or put what it leads to in its place", errno.ELOOP) from None
+            why = "a link that is in git, or comes without git, could name any file of this machine"
+            fix = f"rm {link} and put what it leads to in its place; if the link is yours: git rm --cached {link}"
+            raise FileRefused(link, "it is a symbolic link", why, fix, errno.ELOOP) from None
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def _followed(link: Path | str) -> str | None:
-    """The object of DVC's cache that a link names, or in a scratch folder the file of its project; None for any other link."""
+    """What a link of the user's names, an object of DVC's cache, or in a scratch folder a file of its project; None: not to be followed."""
     project = os.environ.get(PROJECT)
     if project and os.readlink(link).startswith(f"{project}/"):
         return os.readlink(link)
     target, cache = os.path.realpath(link), os.path.realpath(dvc_cache())
-    return target if target.startswith(f"{cache}/") and _OBJECT.fullmatch(target[len(cache) + 1 :]) else None
+    is_object = target.startswith(f"{cache}/") and _OBJECT.fullmatch(target[len(cache) + 1 :])
+    return target if is_object or _is_users_own(os.fspath(link)) else None
+
+
+def _is_users_own(link: str) -> bool:
+    """Whether this is a link that git, which is there, does not hold: no clone and no pull request has brought it."""
+    if not os.path.islink(link):
+        return False
+    folder, name = os.path.split(link)
+    command = ["git", "--literal-pathspecs", "-C", folder or ".", "ls-files", "-z", "--", name]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return listed.returncode == 0 and not listed.stdout
 
 
 def dvc_cache(root: Path = Path()) -> Path:

@@ -43,6 +43,21 @@ def test_specs_and_results_are_no_links(work, outside, capsys, link, command):
     assert os.listdir(outside) == ["secret"]
 
 
+@pytest.mark.parametrize("link", ["data", "data/train.jsonl", "runs"])
+def test_a_link_is_followed_only_where_the_user_made_it_and_git_does_not_hold_it(work, outside, capsys, link):
+    """As for data on another disk. The same link in git, as a clone or a pull request brings it, is refused."""
+    place = work / link
+    place.parent.mkdir(exist_ok=True)
+    moved = outside / place.name
+    shutil.move(place, moved) if place.exists() else moved.mkdir()
+    place.symlink_to(moved)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    assert main(["compile", "example"]) == 0, capsys.readouterr().err
+    assert (work / "runs/example/dvc.yaml").is_file() and (moved / "example/dvc.yaml").is_file() == (link == "runs")
+    subprocess.run(["git", "add", "-f", link], check=True)
+    refused(capsys, "compile", "example", link=link)
+
+
 def test_data_are_no_link(work, outside, capsys):
     (work / "data/train.jsonl").unlink()
     (work / "data/train.jsonl").symlink_to(outside / "secret")
