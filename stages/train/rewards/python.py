@@ -59,7 +59,7 @@ def digest_now(function: str) -> str | None:
     try:
         files = sorted(CodeTree(Path.cwd(), package="").files(function.partition(":")[0])) if _file(function) else []
         return digest("".join(f"{file}\0{file_digest(Path(file))}\n" for file in files))[:16] if files else None
-    except (SyntaxError, ValueError, OSError, ImportError):
+    except (SyntaxError, ValueError, OSError, ImportError, RecursionError, MemoryError):  # the last two: nested without end
         return None
 
 

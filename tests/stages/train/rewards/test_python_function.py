@@ -117,3 +117,10 @@ def test_an_installed_module_of_the_same_name_is_not_taken_for_ours(project, tmp
     gate = Gate(name="j", kind="python", settings={"function": "json:f"})
     (judgement,) = compose(Reward(name="r", gates=(gate,))).score([Answer("x", {})]).judgements["j"]
     assert judgement.status == "unknown" and "another module 'json' is loaded" in judgement.reason
+
+
+@pytest.mark.parametrize("expression", ["-" * 100_000 + "1", "+".join("1" * 60_000), "a." * 50_000 + "b"])
+def test_code_that_is_nested_without_end_is_no_python(project, expression):
+    (project / "deep.py").write_text(f"x = {expression}\ndef f(text, row): return 1\n")
+    with pytest.raises(ValidationError, match="is no Python"):
+        Settings(function="my_rewards.deep:f")
