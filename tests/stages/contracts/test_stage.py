@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stages.contracts.stage import main
+
 ROOT = Path(__file__).parents[3]
 BODY = """
 import sys
@@ -111,3 +113,16 @@ def test_a_stage_whose_card_is_compiled_anew_meanwhile_runs_again(tmp_path, mean
 def test_the_new_card_begins_to_count_attempts_anew(tmp_path):
     assert ran(tmp_path, f"{CARD}compiled(0.2)", ".", OCTAVO_TRIED="2").returncode == 0
     assert (tmp_path / "log").read_text() == "0.1 2\n0.2\n"
+
+
+@pytest.mark.parametrize("place", ["runs/x", "runs/x/a-s1", "runs/x/a-s1/outcome.json", ".cache/checkpoints", ".cache/locks/x.lock"])
+def test_a_stage_begins_with_no_link_where_it_reads_or_writes(tmp_path, monkeypatch, capsys, place):
+    """Libraries that write by themselves, such as transformers, would write through it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).symlink_to(tmp_path / "outside")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["stage", "runs/x"])
+    with pytest.raises(SystemExit, match="1"):
+        main(lambda folder: pytest.fail("it began"), "python -m stages.x runs/<experiment>")
+    assert f"error S103: {place} is not read or written: it is a symbolic link" in capsys.readouterr().err
