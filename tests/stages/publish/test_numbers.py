@@ -105,15 +105,8 @@ def test_a_rounded_zero_has_no_sign_and_small_numbers_have_an_exponent() -> None
 
 
 def test_settings_are_printed_as_a_spec_holds_them() -> None:
-    assert [setting(v) for v in (1e-6, 0.001, 0.0, True, None, "constant", ("q", "v"))] == [
-        "1e-6",
-        "0.001",
-        "0",
-        "true",
-        "null",
-        "constant",
-        "[q, v]",
-    ]
+    printed = {1e-6: "1e-6", 0.001: "0.001", 0.0: "0", True: "true", None: "null", "constant": "constant", ("q", "v"): "[q, v]"}
+    assert {value: setting(value) for value in printed} == printed
 
 
 def test_case_36_a_falling_rate_has_a_negative_change() -> None:

@@ -52,7 +52,8 @@ def test_verdicts_intervals_holes_and_figures_are_on_the_page(analysed: Experime
     assert text.count("<svg xmlns") == 5 + 1 + 4 and not re.search("<script|<style| style=", text)
     assert "11 of 13" in words  # one killed attempt
 
-    for finding in read(Findings, analysed.findings).findings:
+    of_each_kind = {(finding.statistic, finding.unit): finding for finding in read(Findings, analysed.findings).findings}
+    for finding in of_each_kind.values():
         text = trace(analysed.root, finding.id)
         assert text.startswith(finding.id + "\n") and "CHANGED" not in text and "missing  " not in text, finding.id
 
