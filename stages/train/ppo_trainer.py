@@ -224,7 +224,9 @@ def save(trainer: PpoTrainer, output: Path) -> None:
     torch.save(trainer.optimizer.state_dict(), partial / "optimizer.pt")
     torch.save(trainer.scheduler.state_dict(), partial / "scheduler.pt")
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    numbers = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}
+    generator: Any = np.random.get_state()
+    numpy = (generator[0], generator[1].tolist(), *generator[2:])  # plain numbers: what is loaded again is no pickle of other objects
+    numbers = {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), "cuda": cuda}
     torch.save(numbers, partial / "rng_state.pth")
     state = {"global_step": step, "tokens": trainer.tokens, "kl_coef": trainer.kl_coef}
     write_text(partial / "trainer_state.json", json.dumps(state))
@@ -243,7 +245,7 @@ def restore(trainer: PpoTrainer, checkpoint: Path) -> None:
     trainer.scheduler.load_state_dict(torch.load(checkpoint / "scheduler.pt"))
     state = read_json(checkpoint / "trainer_state.json")
     trainer.state.global_step, trainer.tokens, trainer.kl_coef = state["global_step"], state["tokens"], state["kl_coef"]
-    numbers = torch.load(checkpoint / "rng_state.pth", weights_only=False)
+    numbers = torch.load(checkpoint / "rng_state.pth", weights_only=True)
     random.setstate(numbers["python"])
     np.random.set_state(numbers["numpy"])
     torch.set_rng_state(numbers["torch"])
