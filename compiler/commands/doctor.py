@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.files import parse_json, read_bytes
+from stages.contracts.files import GIT, parse_json, read_bytes
 
 WORDS = Path(__file__).parents[1] / "doctor.toml"
 FREE_BYTES = 2 * 10**9
@@ -140,10 +140,10 @@ def programs(needs: Needs) -> Iterator[Line]:
     version = installed("dvc")
     state = _first(absent=version is None, off_path=shutil.which("dvc") is None, no_folder=not Path(".dvc").is_dir())
     yield _line("dvc", state, version=version)
-    git, is_inside = _output("git", "--version"), _output("git", "rev-parse", "--is-inside-work-tree") == "true"
+    git, is_inside = _output("git", "--version"), _output(*GIT, "rev-parse", "--is-inside-work-tree") == "true"
     yield _line("git", _first(absent=git is None, outside=not is_inside), version=(git or "").removeprefix("git version "))
     if is_inside:
-        yield _line("merge driver", _first(unset=not _output("git", "config", "merge.octavo-lock.driver")))
+        yield _line("merge driver", _first(unset=not _output(*GIT, "config", "merge.octavo-lock.driver")))
     free = shutil.disk_usage(".").free
     yield _line("disk", _first(full=free < FREE_BYTES), free=free / 10**9, least=FREE_BYTES // 10**9)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.problems import Rejected, problem, sentence
+from stages.contracts.files import GIT
 
 _LEFT_OUT = {"runs", "build", "tests", ".cache", ".dvc", ".github", "benchmarks"}
 
@@ -19,7 +20,7 @@ def git(*arguments: str, input: bytes = b"") -> bytes | None:
     """Output of a git command in the working directory; None if it fails or there is no git."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        process = subprocess.run(["git", *arguments], capture_output=True, env=environment, input=input, timeout=60)
+        process = subprocess.run([*GIT, *arguments], capture_output=True, env=environment, input=input, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return process.stdout if process.returncode == 0 else None

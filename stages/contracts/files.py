@@ -33,6 +33,8 @@ MOST_VALUES = 1_500_000
 
 PROJECT = "OCTAVO_PROJECT"
 """In the environment: the project that a scratch folder, which octavo made, may link to."""
+GIT = ("git", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false")
+"""No file in git is a configuration of git: a folder that is committed may look like a repository, and one can name commands to run."""
 _NEW = ".octavo-"
 """Begins the names of temporary files."""
 _OBJECT = re.compile(r"files/md5/[0-9a-f]{2}/[0-9a-f]{30}")
@@ -337,13 +339,23 @@ def _is_users_own(link: str) -> bool:
     """Whether this is a link that git, which is there, does not hold: no clone and no pull request has brought it."""
     if not os.path.islink(link):
         return False
-    folder, name = os.path.split(link)
-    command = ["git", "--literal-pathspecs", "-C", folder or ".", "ls-files", "-z", "--", name]
-    try:
-        listed = subprocess.run(command, capture_output=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+    place, project = Path(os.path.realpath(os.path.dirname(link)), os.path.basename(link)), Path.cwd()
+    top = next((folder for folder in place.parents if os.path.lexists(folder / ".git")), None)  # no clone brings a `.git`
+    if top is None or _is_held(top, place):
         return False
-    return listed.returncode == 0 and not listed.stdout
+    return top == project or top not in project.parents or _is_held(top, project)  # else: of an archive that was unpacked in a repository
+
+
+def _is_held(top: Path, place: Path) -> bool:
+    """Whether the repository of this folder holds the file, or one below the folder, in any case of its letters; true if git cannot say."""
+    options = ("--noglob-pathspecs", "--icase-pathspecs", "-C", os.fspath(top))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")}
+    try:
+        command = [*GIT, *options, "ls-files", "-z", "--", f"./{place.relative_to(top)}"]
+        listed = subprocess.run(command, capture_output=True, check=True, timeout=60, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return True
+    return bool(listed.stdout)
 
 
 def dvc_cache(root: Path = Path()) -> Path:

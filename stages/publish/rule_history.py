@@ -23,7 +23,7 @@ from stages.contracts.artifact import ArtifactError, load_json
 from stages.contracts.attempt import first_data, read_attempts
 from stages.contracts.claim import ClaimRule
 from stages.contracts.evaluation import Sampling
-from stages.contracts.files import parse_json, read_text
+from stages.contracts.files import GIT, parse_json, read_text
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin, Origins, Written
 from stages.publish.numbers import listed
@@ -272,6 +272,6 @@ def whole_history() -> bool:
 
 
 def _git(*arguments: str) -> str:
-    command = ["git", "-c", "core.fsmonitor=false", "-c", "blame.showRoot=false", *arguments]
+    command = [*GIT, "-c", "blame.showRoot=false", *arguments]
     answer = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=True).stdout
     return answer.decode(errors="replace")  # as it is: only a line feed ends a line of git's, whatever a comment of a spec holds

@@ -10,6 +10,8 @@ import subprocess
 import warnings
 from typing import Literal
 
+from stages.contracts.files import GIT
+
 _LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What torchrun and cluster jobs set for their own processes."""
 RECORDED = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "bitsandbytes")
@@ -51,8 +53,8 @@ def host_class() -> str:
 def commit() -> str | None:
     """Git commit of the working tree, with `+` when tracked files differ from it; None outside git."""
     try:
-        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)
-        changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=30)
+        head = subprocess.run([*GIT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, timeout=10)
+        changed = subprocess.run([*GIT, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if head.returncode != 0:

@@ -11,6 +11,7 @@ import pytest
 from compiler.__main__ import main
 from compiler.build.inputs import Inputs
 from compiler.lock.files import Files
+from stages.train.environment import commit
 
 ROOT = Path(__file__).parents[2]
 SECRET = "AKIA_SECRET: s3cr3t-value\n"
@@ -56,6 +57,72 @@ def test_a_link_is_followed_only_where_the_user_made_it_and_git_does_not_hold_it
     assert (work / "runs/example/dvc.yaml").is_file() and (moved / "example/dvc.yaml").is_file() == (link == "runs")
     subprocess.run(["git", "add", "-f", link], check=True)
     refused(capsys, "compile", "example", link=link)
+
+
+def a_repository(folder: Path, *files: str) -> None:
+    """A folder that looks like a bare repository, which holds nothing and whose configuration names a command."""
+    for name in ("objects/a", "refs/a", *files):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text("[core]\nbare = false\nworktree = .\nrepositoryformatversion = 0\nfsmonitor = touch ran; false\n")
+
+
+def test_a_folder_that_looks_like_a_repository_says_nothing_of_a_link(work, outside, capsys):
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    (work / "data/train.jsonl").unlink()
+    (work / "data/train.jsonl").symlink_to(outside / "secret")
+    a_repository(work / "data")
+    subprocess.run(["git", "add", "-f", "."], check=True)
+    refused(capsys, "check", "example", link="data/train.jsonl")
+    assert not list(work.rglob("ran"))
+
+
+@pytest.fixture
+def inner(work, monkeypatch):
+    """The project in a folder of another repository, which does not hold it."""
+    shutil.copytree(work, work / "inner", ignore=lambda *_: ["inner"])
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    monkeypatch.chdir(work / "inner")
+    return work / "inner"
+
+
+def test_a_project_that_looks_like_a_repository_names_no_command(inner):
+    """Below the top of a repository git would take it for one."""
+    a_repository(inner)
+    for command in (["check", "example"], ["compile", "example"], ["plan", "example"], ["doctor"]):
+        main(command)
+    commit()
+    assert not list(inner.parent.rglob("ran"))
+
+
+@pytest.mark.parametrize("case", ["a submodule", "other letters", "another git"])
+def test_a_link_that_came_from_elsewhere_is_refused(work, outside, capsys, monkeypatch, case):
+    place = work / "data/train.jsonl"
+    place.unlink()
+    place.symlink_to(outside / "secret")
+    if case == "a submodule":
+        subprocess.run(["git", "init", "-q", "data"], check=True)
+        subprocess.run(["git", "-C", "data", "add", "."], check=True)
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    if case == "other letters":  # as a file system that does not tell them apart opens it
+        (work / "DATA").mkdir()
+        (work / "DATA/Train.jsonl").symlink_to(outside / "secret")
+        subprocess.run(["git", "add", "DATA"], check=True)
+    elif case == "another git":
+        subprocess.run(["git", "add", "."], check=True)
+        subprocess.run(["git", "init", "-q", outside], check=True)
+        monkeypatch.setenv("GIT_DIR", f"{outside}/.git")
+        monkeypatch.setenv("GIT_WORK_TREE", str(work))
+    refused(capsys, "check", "example", link="data/train.jsonl")
+
+
+def test_a_link_of_an_archive_that_was_unpacked_in_a_repository_is_refused(inner, outside, capsys):
+    (inner / "data/train.jsonl").unlink()
+    (inner / "data/train.jsonl").symlink_to(outside / "secret")
+    refused(capsys, "check", "example", link="data/train.jsonl")
+    subprocess.run(["git", "add", "specs"], check=True)  # the repository's own project
+    assert main(["check", "example"]) == 1 and "E113" not in capsys.readouterr().err
 
 
 def test_data_are_no_link(work, outside, capsys):
