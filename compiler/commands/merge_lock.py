@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler.problems import sentence
 from stages.contracts.dvc_lock import HEAD, Locked, parse_lock
 from stages.contracts.files import read_text, write_text
 
@@ -70,7 +71,7 @@ def _merged_inputs(before: Locked | None, our_record: Locked, their_record: Lock
 
 def run(options: argparse.Namespace) -> int:
     """Merge into `ours`, as git asks of a driver: 0 clean, 1 conflicts. Git merges the lines of a file that is no lock."""
-    base, ours, theirs, name = Path(options.base), Path(options.ours), Path(options.theirs), options.path
+    base, ours, theirs, name = Path(options.base), Path(options.ours), Path(options.theirs), sentence(options.path)
     try:
         merged = merge(*(read_text(path) for path in (base, ours, theirs)))
     except OSError as error:  # a person called it; git's own files are always there

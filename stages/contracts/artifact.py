@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from stages.contracts.files import FileRefused, read_json, write_text
 
@@ -27,6 +28,19 @@ class ArtifactError(Exception):
     def __init__(self, path: Path | str, what: str, *, why: str, fix: str) -> None:
         super().__init__(f"{path}: {what}\n  why: {why}\n  fix: {fix}")
         self.path, self.what, self.why, self.fix = str(path), what, why, fix
+
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _is_time(text: str) -> str:
+    if datetime.strptime(text, _TIME).strftime(_TIME) != text:
+        raise ValueError(f"{text!r} is no time such as 2026-01-31T23:59:59Z")
+    return text
+
+
+Time = Annotated[str, AfterValidator(_is_time)]
+"""UTC, ISO 8601, seconds: the order of the texts is that of the times."""
 
 
 class Frozen(BaseModel):

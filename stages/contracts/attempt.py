@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, TypeAdapter
 
-from stages.contracts.artifact import Artifact, ArtifactError, Frozen, later
+from stages.contracts.artifact import Artifact, ArtifactError, Frozen, Time, later
 from stages.contracts.files import parse_json, read_bytes
 
 FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refused", "disk", "data", "interrupted", "bug"]
@@ -50,8 +50,7 @@ class Started(Frozen):
     attempt: str
     number: int
     """1 for the first attempt of the run."""
-    at: str
-    """UTC, ISO 8601, seconds."""
+    at: Time
     card_id: str
     commit: str | None
     """Git commit of the working tree, `+` appended when it had changes; null outside git."""
@@ -68,7 +67,7 @@ class Started(Frozen):
 class Ended(Frozen):
     event: Literal["ended"] = "ended"
     attempt: str
-    at: str
+    at: Time
     outcome: Literal["finished", "failed", "unknown"]
     """unknown: of an imported run whose log merely ends."""
     failure: FailureClass | None = None

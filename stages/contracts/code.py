@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from stages.contracts.artifact import ArtifactError, Frozen
+from stages.contracts.artifact import ArtifactError, Frozen, Time
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.files import parse_json, read_text
 
@@ -39,8 +39,7 @@ class Judgement(Frozen):
     why: str
     who: str
     """`user.name <user.email>` of git. Untrusted text, as `why`: escape before showing."""
-    at: str
-    """UTC, ISO 8601, seconds."""
+    at: Time
     digests: dict[str, str]
     """Unit -> digest of its code, 12 hex digits, for each unit that changed."""
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from markupsafe import Markup
 from pydantic import Field
 
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, Time
 from stages.contracts.page_card import ChangeWords
 from stages.publish.claims import ClaimView, Place
 from stages.publish.experiment import ExperimentFiles, RunFiles
@@ -50,7 +50,7 @@ class PageSummary(Artifact):
     included: int
     finished: int
     warnings: int
-    data_until: str | None
+    data_until: Time | None
     """When the newest attempt ended, UTC."""
     parent: str | None = None
     """Experiment that this one changes."""

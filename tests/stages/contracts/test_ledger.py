@@ -101,3 +101,16 @@ def test_a_ledger_torn_inside_of_a_letter_keeps_its_whole_lines(tmp_path):
 def test_an_error_that_names_a_file_with_half_a_letter_is_recorded():
     outcome = Outcome(card_id="c", attempt="a", finished=False, steps_done=0, target_steps=1, failure="bug", error="no file \udcff")
     assert dump(outcome).encode() and outcome.error == "no file \\udcff"
+
+
+@pytest.mark.parametrize("at", ["never", "", "2026-01-01", "2026-1-1T0:0:0Z", "2026-02-30T00:00:00Z", "2026-01-01T00:00:00", "\x1b[2J"])
+@pytest.mark.parametrize("event", ["started", "ended"])
+def test_a_time_that_is_none_is_a_broken_line(tmp_path, event, at):
+    """Pages compare times and compute with them."""
+    lines = [json.loads(entry.model_dump_json()) for entry in (started(1), ended(1))]
+    lines[event == "ended"]["at"] = at
+    path = tmp_path / "attempts.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ArtifactError, match=rf"attempts.jsonl:{1 + (event == 'ended')}: broken ledger line") as refused:
+        read_attempts(path)
+    assert "\x1b" not in str(refused.value) and "\n  fix: git log" in str(refused.value)

@@ -172,7 +172,16 @@ def test_attempts_are_listed_and_counted_and_no_time_of_a_killed_one_is_made_up(
 
 
 def test_what_an_attempt_changed_stands_beside_where_it_went_on_from() -> None:
-    shared = {"attempt": "a2", "number": 2, "at": "t", "card_id": "c", "commit": None, "host": "h", "devices": ("cpu",), "versions": {}}
+    shared = {
+        "attempt": "a2",
+        "number": 2,
+        "at": "2026-01-01T00:00:00Z",
+        "card_id": "c",
+        "commit": None,
+        "host": "h",
+        "devices": ("cpu",),
+        "versions": {},
+    }
     first = Started.model_validate({**shared, "sandbox": "s", "resumed_from": None})
     halved = Changed(after="a1", failure="out_of_memory", microbatch=4)
     back = Changed(after="a1", failure="nonfinite", microbatch=4, resume="last_finite_checkpoint")
