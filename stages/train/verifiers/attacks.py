@@ -78,6 +78,9 @@ CANDIDATE: dict[str, Callable[[], Any]] = WALL | {
         system_call(*call) for call in ((425, 1, None), (435, None, 0), (438, 0, 0, 0), (447, 0), (444, None, 0, 1))
     ),
     "sleep": lambda: time.sleep(1000),
+    "give_up_the_core": lambda: os.sched_yield(),
+    "wait_for_all_cores": lambda: system_call({"x86_64": 324}.get(os.uname().machine, 283), 1, 0),  # membarrier: asleep, as for a disk
+    "swap_out": lambda: any(libc.madvise(ctypes.c_void_p(2**30), ctypes.c_size_t(0), advice) == 0 for advice in (20, 21)),
     "allocate": lambda: len(bytearray(10 * 2**30)),
     "use_file_descriptors": lambda: any(libc.fcntl(fd, 1) >= 0 for fd in range(4, 256)),  # F_GETFD
 }

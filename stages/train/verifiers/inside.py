@@ -117,7 +117,7 @@ def loaded(job: dict[str, Any]) -> Any:
         arguments = ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in job["names"]], kwonlyargs=[], kw_defaults=[], defaults=[])
         expression = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, tree.body)))
         return eval(compile(expression, "answer", "eval"), module.__dict__)
-    exec(compile(job["code"], "answer", "exec"), module.__dict__)
+    exec(compile(job["code"], "answer", "exec", dont_inherit=True), module.__dict__)
     entry = module.__dict__.get(job["names"][0])
     if not callable(entry):
         raise NameError(f"the answer defines no function {job['names'][0]}")

@@ -278,14 +278,25 @@ let parsed_literal text =
       expression
   | exception _ -> raise Not_literal
 
-(* The value of a literal, which must have this type. *)
+(* A value that is no literal, whose source means nothing outside of the tests, or of a type that the answer hides. *)
+exception No_value
+
+(* Whether one was needed or given since the last case: no `try` of the tests makes up for it. *)
+let unwritten = ref false
+
+let no_value () =
+  unwritten := true;
+  raise No_value
+
+(* The value of a literal, whose type must be at least as general: a function that gives any type at all gives no literal, which the tests
+   would use as what it is not. *)
 let value_of expression kind =
   try plain_value kind expression
   with _ -> (
     match
       bind_value expression;
       let own, value = bound value_name in
-      Ctype.unify !Toploop.toplevel_env (Ctype.instance own) kind;
+      Ctype.moregeneral !Toploop.toplevel_env true own kind;
       value
     with
     | value -> value
@@ -322,9 +333,6 @@ let copied value text kind =
         else if Obj.tag value = Obj.double_array_tag then Array.blit (Obj.obj left : float array) 0 (Obj.obj value) 0 (Obj.size value)
         else for place = 0 to Obj.size value - 1 do Obj.set_field value place (Obj.field left place) done
 
-(* A value that is no literal, whose source means nothing outside of the tests, or of a type that the answer hides. *)
-exception No_value
-
 (* Whether an expression of the tests means the same outside of them. *)
 let is_closed env expression = match Typecore.type_expression env expression with _ -> true | exception _ -> false
 
@@ -336,7 +344,7 @@ let worded site place value kind =
   | exception Not_literal -> (
       match Option.map Untypeast.untype_expression (Option.join (List.nth_opt site.sources place)) with
       | Some expression when is_closed !Toploop.toplevel_env expression -> Format.asprintf "%a" Pprintast.expression expression
-      | _ -> raise No_value)
+      | _ -> no_value ())
 
 let exception_of expression =
   match value_of expression Predef.type_exn with value -> (Obj.obj value : exn) | exception Not_literal -> Failure "raised"
@@ -382,16 +390,16 @@ let called site given =
     match Parse.expression (Lexing.from_string reply) with
     | { pexp_desc = Pexp_tuple (first :: others); _ } when changing <> [] -> (first, others)
     | first -> (first, [])
-    | exception _ -> raise No_value
+    | exception _ -> no_value ()
   in
   (try List.iter2 (fun (_, _, kind, value) other -> copied value (Format.asprintf "%a" Pprintast.expression other) kind) changing others
    with Invalid_argument _ -> ());
   match outcome.pexp_desc with
   | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Ok" -> (
-      match literal inner; value_of inner result with value -> value | exception Not_literal -> raise No_value)
+      match literal inner; value_of inner result with value -> value | exception Not_literal -> no_value ())
   | Pexp_construct ({ txt; _ }, Some inner) when Longident.last txt = "Error" ->
       raise (match literal inner with () -> exception_of inner | exception Not_literal -> Failure "raised")
-  | _ -> raise No_value
+  | _ -> no_value ()
 
 (* The value at a site: a function that asks when it has all of its arguments, else what the answer says. *)
 let stand_in number =
@@ -506,13 +514,14 @@ let seen : int array ref = ref [||]
 let why = ref ""
 
 let run_case number check =
-  match check () with
-  | true -> if !seen.(number) = 0 then !seen.(number) <- 1
-  | false -> !seen.(number) <- 2
+  (match check () with
+  | true when not !unwritten -> if !seen.(number) = 0 then !seen.(number) <- 1
+  | _ -> !seen.(number) <- 2
   | exception error ->
       !seen.(number) <- 2;
       if !why = "" then
-        why := (match error with No_value -> "needs or gives a value that cannot be written down" | _ -> line ("raised " ^ Printexc.exn_slot_name error))
+        why := (match error with No_value -> "needs or gives a value that cannot be written down" | _ -> line ("raised " ^ Printexc.exn_slot_name error)));
+  unwritten := false
 
 exception Not_run
 
@@ -611,6 +620,7 @@ let run_tests aliases tests =
         let items, _, env = typed [ with_cases cases item ] in
         run_typed (with_stand_ins aliases items) env
       with error ->
+        unwritten := false;
         List.iter (fun start -> !seen.(List.assoc start cases) <- 2) (assertions item);
         if !why = "" && Location.error_of_exn error <> None then why := said error)
     tests

@@ -163,6 +163,17 @@ def test_equal_in_type_and_value(value, right, equal):
     assert same(value, right) is equal
 
 
+@pytest.mark.parametrize("depth", [900, 960, 980])
+def test_a_value_that_the_judge_s_deeper_stack_cannot_read_fails(depth):
+    """A trainer calls the judge from many frames; the thread that read the value had few."""
+
+    def below(frames):
+        return below(frames - 1) if frames else judged(nested, case(([1], 1)), answer="function", arguments=())
+
+    nested = f"import os, sys\ndef f(x):\n  os.write(3, b'value ' + b'[' * {depth} + b']' * {depth})\n  os._exit(0)"
+    assert below(150).status == "fail"
+
+
 def test_values_that_are_odd():
     assert judged("[x]", case(([1], [1]))).status == "pass"
     assert judged("x", case(([True], 1))).status == "fail"

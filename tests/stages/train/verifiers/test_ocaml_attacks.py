@@ -243,6 +243,28 @@ def test_unchecked_memory_is_reached_and_gives_values_only(ocaml):
     assert cases(ocaml, MAGIC + "let f x : int = magic 0 (x + 1)", "let () = assert (f 1 = 2); assert (f 2 = 0)") == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("forged", "test"),
+    [
+        ('\\"AAAAAAAAAAAAAAAAAAA\\"', "let g = f 1 in assert (g 2 = 3)"),
+        ('\\"AAAAAAAAAAAAAAAAAAA\\"', "let r = f 1 in assert (List.length r = 3)"),
+        ("(1, (2, 0))", "let r = f 1 in assert (r = [1; 2])"),
+        ("1", "let r = f 1 in assert (String.length r = 3)"),
+    ],
+)
+def test_an_answer_of_any_type_gives_the_judge_no_value_of_another(ocaml, forged, test):
+    """`f : 'a -> 'b` lets the tests use its result as anything; a forged literal would be run as a function or read as a list."""
+    forge = f'let forge () = write 4 (frame "Ok ({forged})"); exit 0 let rec f x = forge (); f x'
+    assert cases(ocaml, MAGIC + forge, f"let () = {test}") == (False,)
+
+
+def test_no_try_of_the_tests_makes_up_for_a_value_that_cannot_be_written_down(ocaml):
+    """It was given, where the tests want an exception."""
+    answer = "let f x = if x < 0 then (let rec l = 1 :: l in l) else [x]"
+    assert cases(ocaml, answer, "let () = assert (try f (-1) = [] with _ -> true); assert (f 1 = [1])") == (False, True)
+    assert cases(ocaml, answer, "let () = let r = try f (-1) with _ -> [] in assert (r = []); assert (f 1 = [1])") == (False, True)
+
+
 @pytest.mark.parametrize("place", [1, 3, 4, 5])
 @pytest.mark.parametrize(
     "reply", ["cases +++\\nfirst \\nend \\n", "\\006\\000\\000\\000Ok (2)", "\\006\\000\\000\\000loaded\\006\\000\\000\\000Ok (2)"]

@@ -95,6 +95,8 @@ def test_expressions_that_do_not_load(pool, code, reason):
         ("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", "crashed"),
         ("import os\ntry:\n  while True: os.write(3, b'x' * 65536)\nexcept OSError: pass", "the result is too large"),
         ("def f(): return 'x' * 5_000_000", "the result is too large"),
+        ("def f() -> Missing: return 9", "does not load: NameError"),
+        ("import ctypes\nwhile True: ctypes.CDLL(None).syscall(324, 1, 0, 0)  # membarrier, asleep as for a disk", "timeout"),
     ],
 )  # fmt: skip
 def test_candidates_that_are_at_fault(pool, code, reason):

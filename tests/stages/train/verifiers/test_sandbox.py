@@ -126,7 +126,8 @@ def test_attacks_left_nothing_behind(pool):
         "read_passwords read_environment list_processes open_inet_socket open_unix_socket make_memory_file fork_once start_a_thread "
         "kill_parent map_executable stop_the_clock use_file_descriptors newer_doors raise_limits share_memory share_a_semaphore "
         "leave_a_message leave_a_key read_parent queue_a_signal lock_the_output cut_the_output copy_a_descriptor make_a_pipe "
-        "wait_on_events set_a_clock be_undumpable outlive_the_parent take_a_core link_files seal_the_output signal_by_the_output",
+        "wait_on_events set_a_clock be_undumpable outlive_the_parent take_a_core link_files seal_the_output signal_by_the_output "
+        "give_up_the_core wait_for_all_cores swap_out",
         "trace",  # alone: it and its parent trace each other then, and the end of a process forked before would stop both for ever
     ],
 )
