@@ -95,8 +95,9 @@ def _scalar(value: Any) -> float | None:
     if kind == "simple_value":
         scalar = float(value.simple_value)
     elif kind == "tensor" and value.tensor.dtype in (1, 2):  # float and double
-        array = make_ndarray(value.tensor)
-        scalar = float(array.reshape(-1)[0]) if array.size == 1 else None
+        # its shape first: a tensor of a few bytes may stand for one that no memory holds
+        is_single = all(dimension.size == 1 for dimension in value.tensor.tensor_shape.dim)
+        scalar = float(make_ndarray(value.tensor).reshape(-1)[0]) if is_single else None
     return scalar if scalar is None or math.isfinite(scalar) else math.inf
 
 

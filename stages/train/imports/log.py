@@ -18,6 +18,7 @@ WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
 EVENT_STEP = "step of the event"
 """Where TensorBoard's events have their step: no name that the log itself has."""
+MOST_CELLS, MOST_COLUMNS, LONGEST_NAME = 10_000_000, 100_000, 300
 FEW = 5
 _SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
 _NULL = {"null", "none", "n/a", ""}
@@ -81,8 +82,13 @@ class Log:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
-    """A log of rows such as JSON objects. Logged NaN must be inf already, since NaN stands for "not logged"."""
-    return Log(pd.DataFrame([{name: _cell(cell) for name, cell in row.items()} for row in rows], dtype=object), index)
+    """A log of rows such as JSON objects. Logged NaN must be inf already, since NaN stands for "not logged". Raises Unreadable for rows
+    that share so few columns that a short file would be a table beyond all memory."""
+    cells = [{name: _cell(cell) for name, cell in row.items()} for row in rows]
+    columns = len(set[str]().union(*cells))
+    if columns > MOST_COLUMNS or len(cells) * columns > MOST_CELLS:
+        raise Unreadable("large_table", rows=len(cells), columns=columns, most_columns=MOST_COLUMNS, most_cells=MOST_CELLS)
+    return Log(pd.DataFrame(cells, dtype=object), index)
 
 
 def _cell(cell: Any) -> float | str | None:
@@ -94,7 +100,10 @@ def _cell(cell: Any) -> float | str | None:
 
 def flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Cells of a row whose values may be maps: `{"train": {"loss": 1}}` has the column `train.loss`. A list, and W&B's tables, files and
-    media (maps with `_type`), become a text that says so."""
+    media (maps with `_type`), become a text that says so. Raises Unreadable for a map in a map with a name that is none: each of its cells
+    would repeat it."""
+    if len(prefix) > LONGEST_NAME:
+        raise Unreadable("long_name", shown=prefix[:60], most=LONGEST_NAME)
     for name, cell in row.items():
         if isinstance(cell, Mapping) and "_type" not in cell:
             yield from flat(cell, f"{prefix}{name}.")

@@ -1,6 +1,7 @@
 """Whatever lies in the place of a log: rows, or one sentence that says why not, in under 2 seconds and 200 MB more than a small log."""
 
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -41,6 +42,31 @@ def logged(rows: list[tuple[object, object]]) -> Callable[[Path], None]:
     return lay
 
 
+def columns(count: int, of_each: int, prefix: str = "") -> Callable[[Path], None]:
+    """Rows that have no column but the step in common."""
+
+    def lay(path: Path) -> None:
+        rows = [{f"c{row}-{column}": 1 for column in range(of_each)} for row in range(count)]
+        lines = [json.dumps({"step": step, "reward": 1, **({prefix: row} if prefix else row)}) for step, row in enumerate(rows)]
+        path.write_text(f'{{"log_history": [{",".join(lines)}]}}' if path.name == "trainer_state" else "\n".join(lines) + "\n")
+
+    return lay
+
+
+def tensor(path: Path) -> None:
+    """One number in a few bytes, which stands for 10 GB of them."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=50_000)] * 2)
+    event = Event(wall_time=1.0, step=1)
+    event.summary.value.add(tag="reward", tensor=TensorProto(dtype=1, float_val=[1.0], tensor_shape=shape))
+    with path.open("wb") as stream:
+        RecordWriter(stream).write(event.SerializeToString())
+
+
 HOSTILE: dict[str, Callable[[Path], None]] = {
     "a pipe": os.mkfifo,
     "a link": lambda path: path.symlink_to("/etc/passwd"),
@@ -62,6 +88,10 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "steps beyond all": logged([(1, 1), (10**400, 1)]),
     "back and forth": logged([(step % 2, step) for step in range(40_000)]),
     "resumed for ever": logged([(step % 4, 1) for step in range(40_000)]),
+    "columns of each row": columns(10_000, 1),
+    "columns of one row": columns(1, 120_000),
+    "a long name": columns(1, 100_000, "a" * 1_000_000),
+    "a tensor": tensor,
     "equal steps": logged([(1, step) for step in range(40_000)]),
 }
 
