@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.diagnostic import Diagnostic, Note, Place, escaped
 from stages.contracts.files import FileRefused, load_table
 
 CATALOGUE = Path(__file__).parent / "errors.yaml"
@@ -106,7 +106,7 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 def sentence(text: object) -> str:
     """Text of a spec as one printable line: control and direction characters are escaped, secrets overwritten at equal length."""
-    return "".join(character if character.isprintable() else _escaped(character) for character in masked(str(text)))
+    return "".join(character if character.isprintable() else escaped(character) for character in masked(str(text)))
 
 
 def shown(value: Any, most: int = 80) -> str:
@@ -156,7 +156,3 @@ def listed(words: Iterable[str], most: int = 30) -> str:
 
 def _position(place: Place | None) -> tuple[str, int, int]:
     return (place.file, place.line, place.column) if place else ("", 0, 0)
-
-
-def _escaped(character: str) -> str:
-    return "    " if character == "\t" else character.encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -25,7 +25,7 @@ from stages.contracts.artifact import write
 from stages.contracts.finding import Finding, Findings
 from stages.contracts.history import of_completions
 from stages.contracts.layout import ExperimentFolder
-from stages.contracts.stage import card_id, main, open_card
+from stages.contracts.stage import card_id, main, open_card, print_text
 
 MODULES = ("stages.analyse.conclude",)
 _TRAINING = ("initial", "final", "change")
@@ -56,10 +56,10 @@ def conclude(folder: Path) -> None:
     )
     write(experiment.findings, conclusions)
     for verdict in verdicts:
-        print(f"conclude: {verdict.claim}: {verdict.verdict}. {verdict.why}")
+        print_text(f"conclude: {verdict.claim}: {verdict.verdict}. {verdict.why}")
     for score in scores:
         met = sum(run.state == "met" for run in score.runs)
-        print(f"conclude: {score.expectation}: met by {met} of {len(score.runs)} runs of {score.condition}")
+        print_text(f"conclude: {score.expectation}: met by {met} of {len(score.runs)} runs of {score.condition}")
 
 
 def _findings(evidence: Evidence) -> Iterator[Finding]:

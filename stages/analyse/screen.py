@@ -25,7 +25,7 @@ from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, load
 from stages.contracts.retries import Retry
-from stages.contracts.stage import main, open_card
+from stages.contracts.stage import main, open_card, print_text
 
 MODULES = ("stages.analyse.screen",)
 COMPLETIONS = ("step", "group", "reward", "truncated", "text")
@@ -54,8 +54,8 @@ def screen(folder: Path) -> None:
         write(place.health, health)
         _retry(place)
         if not health.included:
-            print(f"screen: {health.run} is left out: {'; '.join(health.reasons)}")
-    print(f"screen: {sum(health.included for health in healths.values())} of {len(healths)} runs are included")
+            print_text(f"screen: {health.run} is left out: {'; '.join(health.reasons)}")
+    print_text(f"screen: {sum(health.included for health in healths.values())} of {len(healths)} runs are included")
 
 
 class _Measured:

@@ -32,6 +32,16 @@ class Diagnostic:
     severity: str = "error"
 
 
+def printable(text: str) -> str:
+    """Text of strangers for a terminal: what would steer the terminal or turn the reading direction is escaped."""
+    return "".join(character if character.isprintable() or character == "\n" else escaped(character) for character in text)
+
+
+def escaped(character: str) -> str:
+    """A character that is not printed, as Python writes it; a tab as blanks."""
+    return "    " if character == "\t" else character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
 class StageError(Exception):
     """Ends a stage with exit code 1 and a diagnostic instead of a traceback."""
 

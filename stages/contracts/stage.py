@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 from stages.contracts.artifact import Artifact, ArtifactError, digest, dump, read
 from stages.contracts.code import UnjudgedCode, code_versions
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.diagnostic import StageError
+from stages.contracts.diagnostic import StageError, printable
 from stages.contracts.files import FileRefused, check_folder, file_digest
 from stages.contracts.layout import CHECKPOINTS, EVALUATIONS, LOCKS
 
@@ -95,8 +95,13 @@ def main(stage: Callable[[Path], int | None], usage: str) -> None:
     raise SystemExit(code or 0)
 
 
+def print_text(text: str, *, is_error: bool = False) -> None:
+    """Print what a stage says, which may hold text of a log, a model or a name of a file."""
+    print(printable(text), file=sys.stderr if is_error else sys.stdout, flush=True)
+
+
 def _fail(code: str, what: str, why: str, fix: str) -> NoReturn:
-    print(f"error {code}: {what}\n  why: {why}\n  fix: {fix}", file=sys.stderr)
+    print_text(f"error {code}: {what}\n  why: {why}\n  fix: {fix}", is_error=True)
     raise SystemExit(1) from None
 
 

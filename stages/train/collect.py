@@ -22,7 +22,7 @@ from stages.contracts.attempt import FailureClass, Outcome, read_attempts
 from stages.contracts.files import file_digest, make_folder
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
-from stages.contracts.stage import card_id, main, open_card
+from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
 from stages.train.attempts import begin, classify, end, lock
 from stages.train.imports.files import outcome_of, read_run, unusable, write_files
@@ -57,11 +57,11 @@ def collect(folder: Path) -> int:
         write_files(run, source, outcome)
         end(run, started, outcome, time.monotonic() - begun)
     if failure:
-        print(f"\n{run.root}: the import failed ({failure}): {outcome.error}", file=sys.stderr)
+        print_text(f"\n{run.root}: the import failed ({failure}): {outcome.error}", is_error=True)
         return {"interrupted": 130, "disk": 1}.get(failure, 0)
-    print(f"{card.experiment} {run.name}: {source.imported.rows} rows of {path}, {outcome.steps_done} of {card.target_steps} steps")
+    print_text(f"{card.experiment} {run.name}: {source.imported.rows} rows of {path}, {outcome.steps_done} of {card.target_steps} steps")
     for note in source.imported.notes:
-        print(f"  note: {note}")
+        print_text(f"  note: {note}")
     return 0
 
 

@@ -23,7 +23,7 @@ from stages.contracts.attempt import FailureClass, Started
 from stages.contracts.files import file_digest, make_folder, open_append, open_file
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
-from stages.contracts.stage import card_id, main, open_card
+from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, classify, end, exit_code, lock, under
 from stages.train.environment import prepare
@@ -86,7 +86,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     end(run, started, outcome, time.monotonic() - begun)
     if failure is None:
         return 0
-    print(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", file=sys.stderr)
+    print_text(f"\n{run.root}: attempt {started.number} failed ({failure}) after step {history.last}: {error}", is_error=True)
     return exit_code(failure)
 
 
@@ -107,7 +107,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
     if arguments[0] == "python":
         arguments[0] = sys.executable
     output = out / "output.txt"
-    print(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}", flush=True)
+    print_text(f"{card.experiment} {run.name}: {command.arguments[0]} ..., {card.target_steps} steps, output in {output}")
     with open_append(output) as stream:
         before = stream.tell()
         try:

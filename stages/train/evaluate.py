@@ -20,7 +20,7 @@ from stages.contracts.expressions import Expression
 from stages.contracts.files import file_digest, make_folder
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder
 from stages.contracts.plugin import Answer, Judgement
-from stages.contracts.stage import card_id, main, open_card
+from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
@@ -50,7 +50,7 @@ def evaluate(folder: Path) -> None:
             attempt, adapter = outcome.attempt, run.adapter
             if not outcome.finished:
                 write_evaluation(run.evaluation, [], score_names(card), card_id=identity, attempt=attempt)
-                print(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed", flush=True)
+                print_text(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed")
                 continue
         key = digest("|".join([yardstick, run.name, attempt, file_digest(adapter) if adapter else ""]))[:32]
         cached = EVALUATIONS / f"{key}.parquet"
@@ -65,7 +65,7 @@ def evaluate(folder: Path) -> None:
             write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
             make_folder(cached.parent)
             shutil.copy2(run.evaluation, cached)
-        print(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}", flush=True)
+        print_text(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}")
 
 
 class _Models:

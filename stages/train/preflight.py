@@ -24,7 +24,7 @@ from stages.contracts.preflight_card import (
     StepTime,
 )
 from stages.contracts.reward import Gate
-from stages.contracts.stage import card_id, main, open_card
+from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts, reasons
 from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
@@ -55,7 +55,7 @@ def preflight(folder: Path) -> None:
         result, scored_rows = _judge(card, condition, *sampled[settings])
         results.append(result)
         rows += scored_rows
-        print(f"{card.experiment} preflight {condition.name}: {' '.join([f'{result.verdict}.', *result.reasons])}", flush=True)
+        print_text(f"{card.experiment} preflight {condition.name}: {' '.join([f'{result.verdict}.', *result.reasons])}")
     names = sorted({gate.name for gate in _gates(card)})
     write_completions(experiment.preflight_completions, rows, names, card_id=card_id(card), attempt="preflight")
     write(experiment.preflight, Preflight(card_id=card_id(card), sandbox=sandbox(_gates(card)), results=tuple(results)))

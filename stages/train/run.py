@@ -28,7 +28,7 @@ from stages.contracts.preflight_card import Permission
 from stages.contracts.retries import NONE, Retries
 from stages.contracts.reward import Gate
 from stages.contracts.run_card import TrainCard
-from stages.contracts.stage import TRIED, card_id, open_card, replace
+from stages.contracts.stage import TRIED, card_id, open_card, print_text, replace
 from stages.contracts.stops import StopRules
 from stages.contracts.training import TrainSettings
 from stages.rules import Watch
@@ -135,7 +135,7 @@ def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[
     if changed:
         changes = changed.model_dump(include={"microbatch", "resume", "restart_verifier"}, exclude_defaults=True)
         words = ", ".join(f"{name} {value}" for name, value in changes.items()).replace("_", " ")
-        print(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {words}", flush=True)
+        print_text(f"{run.root}: attempt {started.number} after {changed.failure.replace('_', ' ')}: {words}")
     stopping = Stopping(card.stop, journal, done or 0)
     return Work(run, resume.with_microbatch(card, changed), rows, journal, started, scratch / "trainer", checkpoint, stopping)
 
@@ -174,7 +174,7 @@ def _trained(work: Work[S], fit: Fit[S]) -> Path:
     else:
         resumed = f", resumed from step {work.steps_before}" if work.checkpoint else ""
         teacher = f"reward {card.reward.name}" if card.reward is not None else f"gold answers under `{card.data.answer}`"
-        print(f"{work.name}: {card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}", flush=True)
+        print_text(f"{work.name}: {card.train.algorithm.upper()}, {steps} steps, {teacher}{resumed}")
         folder = fit(work)
     resume.check_weights(folder, work.journal.has_gradients())
     return folder
@@ -204,17 +204,17 @@ def _exit_code(work: Work[Any], outcome: Outcome, policy: Retries, module: str) 
     run, stopped, failure = work.run, outcome.stopped, outcome.failure
     if failure is None:
         if stopped:
-            print(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {outcome.target_steps}: {stopped.says}", flush=True)
+            print_text(f"\n{run.root}: stopped by {stopped.rule} at step {stopped.step} of {outcome.target_steps}: {stopped.says}")
         shutil.rmtree(work.journal.history.parent, ignore_errors=True)
         return 0
     number = work.started.number
-    print(f"\n{run.root}: attempt {number} failed ({failure}) after step {outcome.steps_done}: {outcome.error}", file=sys.stderr)
+    print_text(f"\n{run.root}: attempt {number} failed ({failure}) after step {outcome.steps_done}: {outcome.error}", is_error=True)
     tried = int(os.environ.get(TRIED) or 0) + 1
     why_not = resume.why_not_again(under(run, work.started.card_id), policy, _microbatch(work.card), tried)
     if why_not is None and interrupts.received() is None:
         replace([sys.executable, "-m", module, run.root.as_posix()], {**os.environ, TRIED: str(tried)})
     if why_not:
-        print(f"{run.root}: not tried again by itself: {why_not}", file=sys.stderr)
+        print_text(f"{run.root}: not tried again by itself: {why_not}", is_error=True)
     return exit_code(failure)
 
 

@@ -238,3 +238,12 @@ def test_a_log_that_grows_while_it_is_read_is_not_imported(folder, monkeypatch):
     assert collect(folder / "shaped-s1") == 0
     outcome = json.loads((folder / "shaped-s1" / "outcome.json").read_text())
     assert outcome["failure"] == "data" and "changed while it was read" in outcome["error"]
+
+
+def test_text_of_a_log_does_not_steer_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_logs()
+    write(Path("logs/shaped-1.jsonl"), [{"step": 1, "\x1b]0;x\x07\x9b2J": 1}])
+    assert collect(compiled("imported") / "shaped-s1") == 0
+    printed = "".join(capsys.readouterr())
+    assert r"\x1b]0;x\x07\x9b2J" in printed and printed.replace("\n", "").isprintable()

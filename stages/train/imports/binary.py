@@ -33,7 +33,9 @@ class _EventFile:
 def read_tensorboard(path: Path, index: str = EVENT_STEP) -> Log:
     """An event file, or a folder of them, in the order of the times at which they begin. Raises Unreadable for a file that is none. A tag
     that two files hold at the same time is unusable: a run that is resumed writes a new file when the old one has ended."""
-    files = [_read_events(file) for file in (sorted(path.rglob("*tfevents*")) if path.is_dir() else [path])]
+    files = [
+        _read_events(file) for file in (sorted(file for file in path.rglob("*tfevents*") if not file.is_dir()) if path.is_dir() else [path])
+    ]
     files.sort(key=lambda file: (file.begins, file.path.as_posix()))
     if not files or (len(files) == 1 and files[0].cut and not files[0].begins):
         raise Unreadable("no_event_file", path=path)
@@ -68,23 +70,23 @@ def _read_events(path: Path) -> _EventFile:
         try:
             reader.GetNext()
             event = Event.FromString(reader.record())
+            cells = [(value.tag, _scalar(value)) for value in event.summary.value]
         except errors.OutOfRangeError:
             return file
         except errors.DataLossError:
             after = f"after step {file.rows[-1][EVENT_STEP]}" if file.rows else "before its first number"
             file.cut = f"{path.name} is torn or damaged {after}"
             return file
-        except Exception as error:  # protobuf's DecodeError has no types
+        except Exception as error:  # protobuf's DecodeError has no types, and a tensor may hold less than its shape says
             raise Unreadable("no_event", path=path, error=error) from None
         file.begins, file.until = file.begins or event.wall_time, event.wall_time
-        for value in event.summary.value:
-            cell = _scalar(value)
+        for tag, cell in cells:
             if cell is None:
-                file.others.add(value.tag)
+                file.others.add(tag)
                 continue
-            if not file.rows or file.rows[-1][EVENT_STEP] != event.step or value.tag in file.rows[-1]:
+            if not file.rows or file.rows[-1][EVENT_STEP] != event.step or tag in file.rows[-1]:
                 file.rows.append({EVENT_STEP: event.step})
-            file.rows[-1][value.tag] = cell
+            file.rows[-1][tag] = cell
 
 
 def _scalar(value: Any) -> float | None:

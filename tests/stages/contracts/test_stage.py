@@ -50,6 +50,10 @@ def test_one_folder_and_nothing_else(tmp_path, arguments):
             'raise StageError("S999", "it broke", why="a reason", fix="a repair")',
             "error S999: it broke\n  why: a reason\n  fix: a repair\n",
         ),
+        (
+            r'raise StageError("S999", "\x1b]0;x\x07 \u202e", why="\x9b2J", fix="\r")',  # no text of a stranger steers the terminal
+            "error S999: \\x1b]0;x\\x07 \\u202e\n  why: \\x9b2J\n  fix: \\r\n",
+        ),
         ('open("nowhere/at/all")', "error S103: No such file or directory: nowhere/at/all\n"),
         (
             'raise OSError(28, "No space left on device", "from/a", None, "to/b")',  # of a copy
