@@ -153,7 +153,7 @@ class _Lock:
                 self._add(f"{path} is missing", (stage, side, path), f"md5 {entry.md5}", "nothing", fix)
             return None
         names = [f"{path}/{name}" for name in self.files.listing(path)] if md5.endswith(".dir") else [path]
-        size = self.checked.files[path] = sum(map(os.path.getsize, names))
+        size = self.checked.files[path] = sum(map(os.path.getsize, filter(os.path.exists, names)))  # a link may lead nowhere
         if md5 != entry.md5:
             if path.endswith(RETRY) and not self._is_finished(path):
                 self.checked.notes.append(f"{path}: the run failed and is due again")

@@ -53,14 +53,14 @@ class Files:
             return None
 
     def listing(self, path: str) -> dict[str, str]:
-        """Relative name -> MD5 of the files of a folder, "" of one that is not read, such as a link; {} for anything else."""
+        """Relative name -> MD5 of the files of a folder, "" of one that cannot be read, such as a link; {} for anything else."""
         return {name: self._md5_inside(f"{self._full(path)}/{name}") for name in self._names(path)}
 
     @staticmethod
     def _md5_inside(file: str) -> str:
         try:
             return _md5(file)
-        except FileRefused:
+        except OSError:
             return ""
 
     def _names(self, path: str, below: str = "") -> Iterator[str]:

@@ -24,7 +24,7 @@ from stages.publish.figures import files
 from stages.publish.methods import judged_finding, judged_run, judged_words
 from stages.publish.numbers import code_words
 from stages.publish.rules import asked_by
-from stages.publish.text import TEXTS, figure_id, reveal_hidden, script_literal, verdict_id
+from stages.publish.text import TEXTS, figure_id, script_literal, verdict_id
 
 FILE = "passports.js"
 _FIRST, _LAST = "octavo.passports(\n", ")\n"
@@ -245,18 +245,11 @@ def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], s
     parts = [f'"{name}": {script_literal(text)}' for name, text in head.items()]
     for name, entries in (("passports", {entry.id: entry for entry in passports}), ("records", shared)):
         lines = [
-            f"{script_literal(key)}: {script_literal(_seen(entry.model_dump(mode='json', exclude_defaults=True)))}"
+            f"{script_literal(key)}: {script_literal(entry.model_dump(mode='json', exclude_defaults=True))}"
             for key, entry in entries.items()
         ]
         parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
     return "{" + ",\n".join(parts) + "}\n"
-
-
-def _seen(value: Any) -> Any:
-    """Marks that cannot be seen are named."""
-    if isinstance(value, dict):
-        return {key: _seen(item) for key, item in value.items()}
-    return [_seen(item) for item in value] if isinstance(value, list | tuple) else reveal_hidden(value) if isinstance(value, str) else value
 
 
 def passports_script(text: str) -> str:

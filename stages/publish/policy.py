@@ -24,7 +24,8 @@ _RULES = (
 )
 _META = '<meta http-equiv="Content-Security-Policy" content="{}">'
 _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
-_HEAD = "<head>"
+_HEAD = re.compile(r"\s*<!doctype html>\s*<html[^<>]*>\s*<head>", re.IGNORECASE)
+"""The way to a page's head; a page that begins otherwise gets its policy before all else, where a browser reads it as well."""
 
 
 def put_policies(site: Path, frame: Path) -> None:
@@ -32,18 +33,22 @@ def put_policies(site: Path, frame: Path) -> None:
     an inline script of it is none of the theme's, for no browser would run it."""
     used = set(_INLINE.findall(frame.read_text(encoding="utf-8")))
     if unknown := used - theme_scripts():
-        raise _refusal(frame, f"the theme has an inline script of its own: {min(unknown)[:60]!r}", "put it into a file: extra_javascript")
+        raise StageError(
+            "S383",
+            f"{frame}: the theme has an inline script of its own: {min(unknown)[:60]!r}",
+            why="a browser runs only what the policy of the page names",
+            fix="put it into a file: extra_javascript",
+        )
     for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        if _HEAD not in text:
-            raise _refusal(page, "the page has no <head>", "write it as Markdown, or with a <head>")
-        page.write_text(with_policy(text, used), encoding="utf-8")
+        page.write_text(with_policy(page.read_text(encoding="utf-8"), used), encoding="utf-8")
 
 
 def with_policy(page: str, scripts: Iterable[str] = (), styles: Iterable[str] = ()) -> str:
     """The page with the policy in its head; these inline scripts and styles count."""
     hashed = {name: "".join(map(_source, sorted(texts))) for name, texts in (("scripts", scripts), ("styles", styles))}
-    return page.replace(_HEAD, f"{_HEAD}{_META.format(_RULES.format(**hashed))}", 1)
+    head = _HEAD.match(page)
+    at = head.end() if head else 0
+    return f"{page[:at]}{_META.format(_RULES.format(**hashed))}{page[at:]}"
 
 
 def theme_scripts() -> set[str]:
@@ -55,7 +60,3 @@ def theme_scripts() -> set[str]:
 
 def _source(text: str) -> str:
     return f" 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _refusal(path: Path, what: str, fix: str) -> StageError:
-    return StageError("S383", f"{path}: {what}", why="a browser runs only what the policy of the page names", fix=fix)

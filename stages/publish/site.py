@@ -44,7 +44,8 @@ MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
 FRAME = "experiments/octavo_frame/frame"
-_TITLE, _BODY = "octavo-frame-title", "octavo-frame-body"
+_TITLE, _BODY = "octavo--frame--title", "octavo--frame--body"
+"""Escaped text and names hold no `--`: no title in the navigation is one of these."""
 _SOURCE = f'---\ntitle: {_TITLE}\nhide:\n  - navigation\n  - toc\nsearch:\n  exclude: true\n---\n<h1 id="{_BODY}"></h1>\n'
 _TAB = re.compile(r'<li class="md-tabs__item">(\s*<a href="\.\./index\.html")')
 """The tab of the experiments, which the theme does not mark: static pages are in no navigation."""

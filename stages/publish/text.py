@@ -25,6 +25,8 @@ from stages.publish import numbers
 TEMPLATES = Path(__file__).parent / "templates"
 TEXTS: dict[str, dict[str, str]] = load_table(Path(__file__).with_suffix(".yaml"))
 """Table -> key -> words."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2028\u2029\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that a browser draws as nothing, whatever their category."""
 _PLAIN = re.compile(r"(?![A-Za-z0-9 ,./\u00a1-\U0010ffff]|(?<=[A-Za-z0-9])[-_](?=[A-Za-z0-9]))[\s\S]")
 
 
@@ -50,7 +52,7 @@ def reveal_hidden(text: str) -> str:
 
 
 def _hidden(letter: str) -> bool:
-    return letter not in "\n\t" and (unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn"} or letter in "\u2028\u2029")
+    return letter not in "\n\t" and (unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn"} or bool(_BLANK.match(letter)))
 
 
 def figure_id(name: str) -> str:
@@ -73,8 +75,17 @@ def record_anchor(run: str) -> str:
 
 
 def script_literal(value: object) -> str:
-    """A value as JavaScript: JSON in ASCII, in which `<` and `&` are written as escapes, so that no text ends a script element."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
+    """A value as JavaScript: JSON in ASCII, in which `<` and `&` are written as escapes, so that no text ends a script element. Marks that
+    cannot be seen are named."""
+    return json.dumps(_revealed(value), separators=(",", ":")).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _revealed(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _revealed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_revealed(item) for item in value]
+    return reveal_hidden(value) if isinstance(value, str) else value
 
 
 @cache

@@ -7,7 +7,7 @@ import csv
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import PurePath
@@ -19,6 +19,8 @@ from stages.contracts.files import parse_json
 LIMIT = 12
 """Differences of one file that are listed; a file that is another one altogether has thousands."""
 _LONG = 70
+_MOST_PAIRS = 1_000_000
+"""Pairs of differing lines among which equal ones are looked for: that takes time as their product."""
 _FINDING = re.compile(r'data-finding="([^"]*)"')
 _HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{24,}\b")
 _EDGE = re.compile(r"([\s<>\"'=;,()\[\]{}])")
@@ -88,9 +90,10 @@ class Comparison:
         try:
             read = {".json": _json_cells, ".csv": _csv_cells}.get(PurePath(path).suffix)
             cells = list(islice(_cells(dict(read(old)), dict(read(new))), limit)) if read else []
-        except ValueError:  # one of them is no JSON any more
+        except (ValueError, csv.Error):  # one of them is no JSON or CSV any more
             cells = []
-        return [self._difference(path, *cell) for cell in cells or islice(_lines(old, new), limit)]
+        places = cells or list(islice(_lines(old, new), limit)) or [(None, None, "", "its line ends", "a file with other line ends")]
+        return [self._difference(path, *place) for place in places]
 
     def _difference(self, path: str, line: int | None, column: int | None, cell: str, expected: str, found: str) -> Difference:
         what = f"{cell + ': ' if cell else ''}{found} is not {self.is_not}"
@@ -136,14 +139,21 @@ def _csv_cells(text: str) -> Iterator[tuple[str, str]]:
 
 def _lines(expected: str, found: str) -> Iterator[_Place]:
     old, new = expected.splitlines(), found.splitlines()
-    for tag, a, b, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    head = _shared(old, new)
+    tail = _shared(old[head:][::-1], new[head:][::-1])
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(old) * len(new) > _MOST_PAIRS:
+        changes: Iterable[tuple[str, int, int, int, int]] = [("replace", 0, len(old), 0, len(new))]
+    else:
+        changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    for tag, a, b, first, last in changes:
         for at, (earlier, later) in enumerate(zip_longest(old[a:b], new[first:last])) if tag != "equal" else ():
             if earlier is None or later is None:
-                yield min(first + at + 1, max(last, first + 1)), 1, "", _cut(earlier or "no such line"), _cut(later or "nothing")
+                yield head + min(first + at + 1, max(last, first + 1)), 1, "", _cut(earlier or "no such line"), _cut(later or "nothing")
                 continue
             start, left, right = _differing(earlier, later)
             finding = _FINDING.findall(later[: start + 1])
-            yield first + at + 1, start + 1, finding[-1] if finding else "", _cut(left), _cut(right)
+            yield head + first + at + 1, start + 1, finding[-1] if finding else "", _cut(left), _cut(right)
 
 
 def _differing(earlier: str, later: str) -> tuple[int, str, str]:

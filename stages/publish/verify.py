@@ -6,6 +6,7 @@ training. The site is built again from the pages that they give. Cards and locks
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -117,11 +118,18 @@ def _scratch(experiment: ExperimentFolder) -> Iterator[Path]:
         for entry in (here / RUNS).iterdir():
             if entry.name != experiment.name:
                 (root / RUNS / entry.name).symlink_to(entry)
-        shutil.copytree(here / RUNS / experiment.name, root / RUNS / experiment.name, copy_function=_link_or_copy)
+        source, target = here / RUNS / experiment.name, root / RUNS / experiment.name
+        shutil.copytree(source, target, copy_function=_link_or_copy, ignore=_endless)
         folder = ExperimentFolder(root / RUNS / experiment.name)
         for path in (path for stage in STAGES for path in _outputs(folder, stage)):
             path.unlink()
         yield root
+
+
+def _endless(folder: str, names: list[str]) -> set[str]:
+    """Names of links that lead nowhere, or to a folder that they lie in."""
+    links = [path for name in names if (path := Path(folder, name)).is_symlink()]
+    return {path.name for path in links if not path.exists() or Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(path))}
 
 
 def _link_or_copy(source: str, target: str) -> None:
@@ -235,8 +243,10 @@ def verify_site(
                     (folders[experiment] / file).write_bytes(content)
         try:
             build(folders, scratch / "build")
-        except (StageError, ArtifactError) as error:
-            problem = Difference(code="S489", path=SITE.as_posix(), what=f"it cannot be built again: {error.what}", fix=error.fix)
+        except (StageError, ArtifactError, OSError, ValueError) as error:  # a page lacks a file, or one of its files is no text
+            words, fix = (error.what, error.fix) if isinstance(error, StageError | ArtifactError) else (str(error), _SITE.fix)
+            what = f"it cannot be built again: {words.replace(f'{scratch}/', '')}"
+            problem = Difference(code="S489", path=SITE.as_posix(), what=what, fix=fix)
             return Verified(experiment="(site)", checked={}, differences=(problem,))
         wanted = tuple(f"experiments/{experiment}/" for experiment in only)
         unchecked = tuple(f"experiments/{experiment}/" for experiment in due)
@@ -246,14 +256,14 @@ def verify_site(
 
 
 def _files(site: Path, wanted: tuple[str, ...], unchecked: tuple[str, ...]) -> dict[str, Path]:
-    """Place -> file or link of the site."""
-    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_symlink() or path.is_file()}
+    """Place -> file, link or pipe of the site."""
+    files = {path.relative_to(site).as_posix(): path for path in sorted(site.rglob("*")) if path.is_symlink() or not path.is_dir()}
     return {name: path for name, path in files.items() if name.startswith(wanted or "") and not (unchecked and name.startswith(unchecked))}
 
 
 def _site_file(name: str, expected: Path | None, found: Path | None) -> list[Difference]:
     path = SITE / name
-    if expected is None or found is None or found.is_symlink():
+    if expected is None or found is None or found.is_symlink() or not found.is_file():
         gone = next((folder for folder in reversed(path.parents) if SITE in folder.parents and not folder.exists()), path)
         what = "the site lacks it" if found is None else "no page gives this file"
         return [Difference(code="S489", path=gone.as_posix(), what=what, fix=_SITE.fix)]

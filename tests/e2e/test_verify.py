@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import random
 import re
 import shutil
@@ -93,13 +94,20 @@ def test_what_was_added_removed_renamed_or_linked_is_named(project):
     (project.root / "runs/other/page").mkdir(parents=True)
     shutil.copytree(runs / "page", project.root / "runs/other/page", dirs_exist_ok=True)
     (site / "linked.html").symlink_to(site / "index.html")
+    endless = {"runs/small/page/dangling": "nowhere", "runs/small/zero-s1/dangling": "nowhere", "runs/small/zero-s1/around": ".."}
+    for file, target in endless.items():
+        (project.root / file).symlink_to(target)
+    os.mkfifo(site / "pipe.html")
     gone = ["build/site/search/search_index.json", "runs/small/zero-s1/completions.parquet", "runs/small/zero-s1/health.json"]
     for file in gone:
         (project.root / file).unlink()
     (runs / "zero-s2/evaluation.parquet").rename(runs / "zero-s2/evaluation2.parquet")
     (site / "errors.html").rename(site / "errors2.html")
     renamed = ["runs/small/zero-s2/evaluation.parquet", "runs/small/zero-s2/evaluation2.parquet", "build/site/errors2.html"]
-    assert unnamed(project, [*pages, *added, "runs/other/page", "build/site/linked.html", *gone, *renamed]) == []
+    assert (
+        unnamed(project, [*pages, *added, "runs/other/page", "build/site/linked.html", "build/site/pipe.html", *endless, *gone, *renamed])
+        == []
+    )
 
 
 def digit(text, after):

@@ -1,6 +1,7 @@
 """Two versions of a file: each difference with its place."""
 
 import json
+import time
 
 import pytest
 
@@ -87,6 +88,22 @@ def test_bytes_that_are_no_text_and_very_different_files():
     assert parts("a.bin", b"\xff\x00", b"\xfe\x00\x00")[0][3] == "2 bytes"
     many = {"list": list(range(100))}, {"list": list(range(100, 200))}
     assert len(compared(many[1], many[0])) == LIMIT
+
+
+@pytest.mark.parametrize("path", ["a.html", "a.csv", "a.js", "a.json"])
+def test_other_line_ends_are_a_difference(path):
+    """A line end more or less decides what a comment of a script covers."""
+    old = b'{"a":\n1}\n' if path == "a.json" else b"// a\nb\n"
+    for new in (old.replace(b"\n", b"\r\n"), old.replace(b"\n", b"\v", 1), old.replace(b"\n", "\x85".encode(), 1), old[:-1]):
+        assert parts(path, old, new), new
+
+
+def test_files_of_any_lines_are_compared_in_bounded_time():
+    start = time.monotonic()
+    assert len(parts("a.html", b"<p>\n\n</p>\n" * 1000, b"\n" * 20_000)) == LIMIT
+    rows = b"a,b\n" * 60_000
+    assert parts("a.csv", rows, b'"' + rows) == [(1, 1, "", "nothing", '"')], "a field that is longer than Python's csv reads"
+    assert time.monotonic() - start < 10
 
 
 def test_long_hashes_are_shortened():

@@ -63,6 +63,7 @@ OPEN = """(async () => {
     hacked: window.hacked === undefined ? null : window.hacked,
     wide: document.documentElement.scrollWidth > innerWidth,
     made: document.querySelectorAll("iframe[src], object, embed, [onload], [onerror], a[href^=javascript]").length,
+    turned: /[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.documentElement.outerHTML),
   };
 })()"""
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" class="octavo-figure" viewBox="0 0 440 180" role="img" aria-label="Reward over steps">
@@ -181,7 +182,7 @@ def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile
     tab.violations.clear()
     tab.open(hostile / kind, width=width)
     state = tab.run(OPEN)
-    assert (state["hacked"], state["made"], state["wide"]) == (None, 0, False)
+    assert (state["hacked"], state["made"], state["wide"], state["turned"]) == (None, 0, False, False)
     assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|experiments/index", kind))
     assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from example_experiment import build, copy_site
 
+from stages.contracts.artifact import read, write
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.page_card import PageCard
 from stages.publish.home import MEMBERS, home, overview, summaries
 from stages.publish.page import page
 from stages.publish.policy import theme_scripts
-from stages.publish.site import MOST_IN_NAVIGATION, age, settings, site
+from stages.publish.site import _BODY, _TITLE, MOST_IN_NAVIGATION, age, settings, site
 
 QUICKSTART = "experiments/quickstart/index.html"
 TITLE = "</title><script>window.hacked=1</script> {{ 1 }} & *so*"
@@ -38,6 +40,19 @@ def test_a_static_page_has_the_frame_of_a_page_and_its_own_title(built: Path) ->
     assert "<title>Numbers of quickstart - octavo</title>" in text and text.count("<h1") == 1 and "octavo-frame" not in text
     assert 'href="../../assets/octavo.css"' in text and '<a href="index.html">the page</a>' in text
     assert not [doc for doc in searched(built) if "/quickstart/numbers.html" in doc["location"] or "octavo_frame" in doc["location"]]
+
+
+def test_a_title_that_is_a_mark_of_the_frame_stays_a_title(project: Path) -> None:
+    copy_site(project)
+    folder = ExperimentFolder(build(project))
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"title": f"About {_TITLE} and {_BODY}"}))
+    page(folder.root)
+    (project / "site/docs/bare.html").write_text("<!-- <head> --><script>window.hacked=1</script>")
+    site(Path("runs"))
+    text = (project / "build/site/experiments/quickstart/numbers.html").read_text(encoding="utf-8")
+    assert f"About {_TITLE} and {_BODY}" in html.unescape(text) and "<title>Numbers of quickstart - octavo</title>" in text
+    bare = (project / "build/site/bare.html").read_text(encoding="utf-8")
+    assert bare.startswith('<meta http-equiv="Content-Security-Policy"'), "a page without a head has a policy too"
 
 
 @pytest.mark.parametrize(

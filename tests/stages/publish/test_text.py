@@ -5,7 +5,7 @@ import markdown
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.publish.text import escape, escape_with_code, reveal_hidden, slug
+from stages.publish.text import escape, escape_with_code, reveal_hidden, script_literal, slug
 
 ANY = st.text(st.characters(), max_size=60)
 
@@ -24,6 +24,9 @@ def test_a_dash_or_an_underscore_inside_a_word_stays_and_nowhere_else() -> None:
 def test_marks_that_cannot_be_seen_are_named() -> None:
     assert reveal_hidden("a\u202eb\x00c\u200d\u2066\ud800") == "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200D⟩⟨U+2066⟩⟨U+D800⟩"
     assert reveal_hidden("tab\tand\nline") == "tab\tand\nline"
+    blanks = "\u034f\u115f\u1160\u17b4\u180b\u2028\u2800\u3164\ufe00\ufe0f\uffa0\U000e0101\U000e01ef"
+    assert reveal_hidden(blanks) == "".join(f"⟨U+{ord(letter):04X}⟩" for letter in blanks), "a font draws nothing for these letters"
+    assert script_literal({"a": ["\u202e", ("\u3164<",)]}) == r'{"a":["\u27e8U+202E\u27e9",["\u27e8U+3164\u27e9\u003c"]]}'
 
 
 @given(ANY)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from example_experiment import build
 
 from stages.contracts.layout import ExperimentFolder
@@ -41,6 +42,23 @@ def test_an_older_site_without_a_banner_of_age_is_no_difference(project: Path, b
         assert checked()[0] == []
     finally:
         health.write_text(before)
+
+
+@pytest.mark.parametrize("content", [b"<p>no head</p>", b"\xff"])
+def test_a_file_that_no_page_is_ends_no_check(built: Path, monkeypatch, content):
+    """Of a page that cannot be computed again the folder is taken as it is."""
+    monkeypatch.chdir(built)
+    added = built / "runs/quickstart@smoke/page" / ("static/added.html" if content == b"\xff" else "added.html")
+    changed = built / "build/site/404.html"
+    before = changed.read_bytes()
+    try:
+        added.write_bytes(content)
+        changed.write_bytes(before + b"<p>")
+        named = [path for path, *_ in checked()[0]]
+    finally:
+        added.unlink()
+        changed.write_bytes(before)
+    assert named == (["build/site"] if content == b"\xff" else ["404.html", "experiments/quickstart@smoke/added.html"])
 
 
 def test_no_site_is_nothing_to_check(project: Path):
