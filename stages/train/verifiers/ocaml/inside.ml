@@ -188,8 +188,9 @@ let run prepare =
   if locked <> 0 then failwith (Printf.sprintf "landlock refused: %d" locked);
   Gc.compact ();
   (* Forked processes write on a copy of every page that they touch: most are done before they collect garbage at all, and marking what
-     they never use would touch it. Answers run with the usual overhead again. *)
-  Gc.set { (Gc.get ()) with space_overhead = 1_000_000; minor_heap_size = 1 lsl 20 };
+     they never use would touch it. OCaml asks for memory by this percentage too: ten times what a large value needs is bearable. Answers
+     run with the usual overhead again. *)
+  Gc.set { (Gc.get ()) with space_overhead = 1_000; minor_heap_size = 1 lsl 20 };
   print_string "ready\n";
   flush stdout;
   try

@@ -349,7 +349,15 @@ let worded site place value kind =
 let exception_of expression =
   match value_of expression Predef.type_exn with value -> (Obj.obj value : exn) | exception Not_literal -> Failure "raised"
 
-let replied asked = try !ask asked with _ -> ended := true; raise Answer_ended
+let long_reply = 1 lsl 16
+
+(* A long literal nests deeper than an answer's code may. *)
+let replied asked =
+  match !ask asked with
+  | exception _ -> ended := true; raise Answer_ended
+  | reply ->
+      if String.length reply > long_reply then Gc.set { (Gc.get ()) with stack_limit = 8 lsl 20 };
+      reply
 
 (* What is asked as OCaml, with the arguments that the answer may change by name. *)
 let question site values changing =

@@ -228,7 +228,7 @@ def test_reasons_do_not_hold_the_name_that_an_answer_ran_under(ocaml):
 
 
 def cases(ocaml, answer, tests, before=""):
-    (verdict,) = ocaml.run([Job(before, answer, tests, 1.0, MEMORY)])
+    (verdict,) = ocaml.run([Job(before, answer, tests, 5.0, MEMORY)])
     assert verdict.outcome not in ("unknown", "broken"), verdict
     return verdict.values
 
@@ -254,6 +254,9 @@ def cases(ocaml, answer, tests, before=""):
         ("type t = {a : int; b : float option} let f x = {a = x; b = Some nan}", "let () = assert ((f 3).a = 3); assert ((f 3).b <> Some 0.)", "++"),
         ("let f x = (-x, 'c', \"s\\n\\200\", -1.5e300, `A, 3L, [|min_int|])", "let () = assert (f 1 = (-1, 'c', \"s\\n\\200\", -1.5e300, `A, 3L, [|min_int|]))", "+"),
         ("let f x = List.init x (fun i -> i)", "let () = assert (List.length (f 2000) = 2000)", "+"),
+        ("let f x = List.init x (fun i -> i)", "let () = assert (f 100_000 = List.init 100_000 Fun.id)", "+"),
+        ("let f x = String.length x", "let () = assert (f (String.make 900_000 'x') = 900_000)", "+"),
+        ("let f x = String.make x 'x'", "let () = assert (f 900_000 = String.make 900_000 'x')", "+"),
     ],
 )  # fmt: skip
 def test_values_cross_between_the_processes(ocaml, answer, tests, right):
