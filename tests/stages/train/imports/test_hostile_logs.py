@@ -53,16 +53,20 @@ def columns(count: int, of_each: int, prefix: str = "") -> Callable[[Path], None
     return lay
 
 
-def tensor(path: Path) -> None:
-    """One number in a few bytes, which stands for 10 GB of them."""
+def tensor(*sizes: int) -> Callable[[Path], None]:
+    """An event of one number, whose shape may say that it stands for 10 GB of them; without a shape, the number is missing."""
+    return lambda path: lay_tensor(path, sizes)
+
+
+def lay_tensor(path: Path, sizes: tuple[int, ...]) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=50_000)] * 2)
+    shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=size) for size in sizes])
     event = Event(wall_time=1.0, step=1)
-    event.summary.value.add(tag="reward", tensor=TensorProto(dtype=1, float_val=[1.0], tensor_shape=shape))
+    event.summary.value.add(tag="reward", tensor=TensorProto(dtype=1, float_val=[1.0] if sizes else [], tensor_shape=shape))
     with path.open("wb") as stream:
         RecordWriter(stream).write(event.SerializeToString())
 
@@ -91,7 +95,8 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "columns of each row": columns(10_000, 1),
     "columns of one row": columns(1, 120_000),
     "a long name": columns(1, 100_000, "a" * 1_000_000),
-    "a tensor": tensor,
+    "a tensor": tensor(50_000, 50_000),
+    "a tensor of nothing": tensor(),
     "equal steps": logged([(1, step) for step in range(40_000)]),
 }
 
