@@ -32,12 +32,12 @@ class Merged:
 def merge(base: str, ours: str, theirs: str) -> Merged:
     """Three texts of a lock to one; `base` is empty if both sides made the file. Raises ValueError for a text that is no lock."""
     old, mine, other = (parse_lock(text or HEAD) for text in (base, ours, theirs))
-    merged = Merged()
+    merged, texts = Merged(), [HEAD]
     for name in {**mine, **other}:
         before, our_record, their_record = old.get(name), mine.get(name), other.get(name)
         if our_record is None or their_record is None:  # removed on one side: gone, unless the other side ran it again
             kept = our_record or their_record
-            merged.text += kept.text if kept and (before is None or kept.text != before.text) else ""
+            texts.append(kept.text if kept and (before is None or kept.text != before.text) else "")
             continue
         inputs = _merged_inputs(before, our_record, their_record)
         right = [side for side in (our_record, their_record) if _inputs(side) == inputs]
@@ -47,11 +47,12 @@ def merge(base: str, ours: str, theirs: str) -> Merged:
             right = [their_record]
         if len(right) == 2:
             merged.conflicts.append(name)
-            merged.text += f"<<<<<<< ours\n{our_record.text}=======\n{their_record.text}>>>>>>> theirs\n"
+            texts.append(f"<<<<<<< ours\n{our_record.text}=======\n{their_record.text}>>>>>>> theirs\n")
             continue
         if not right:
             merged.due.append(name)
-        merged.text += (right or [our_record])[0].text
+        texts.append((right or [our_record])[0].text)
+    merged.text = "".join(texts)
     return merged
 
 

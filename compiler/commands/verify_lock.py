@@ -19,7 +19,7 @@ from stages.publish.verification import Difference
 DUE = "E410"
 RETRY = "/retry.json"
 MOST = 12
-"""Files of a changed folder that are named."""
+"""Files of a changed folder that are named, and stages that the spec no longer has."""
 
 
 @dataclass
@@ -121,8 +121,11 @@ class _Lock:
         for stage in self.pipeline.stages:
             if stage.name in lock:
                 self._stage(stage, lock[stage.name])
-        for name in (name for name in lock if name not in names):
+        gone = [name for name in lock if name not in names]
+        for name in gone[:MOST]:
             self.checked.notes.append(f"{self.path}:{place(self.text, name)[0]}: {name} is a stage that the spec no longer has")
+        if more := len(gone[MOST:]):
+            self.checked.notes.append(f"{self.path}: {more:,} more are stages that the spec no longer has")
         for (path, md5), records in self.wrong.items():
             self._other_file(path, md5, records)
         return None

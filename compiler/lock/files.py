@@ -142,12 +142,13 @@ class Cache:
         """The newest run that DVC remembers with this command, these inputs (path -> MD5) and these outputs' names."""
         inputs = [{"hash": "md5", "md5": deps[path], "path": path} for path in sorted(deps)]
         key = hashlib.sha256(json.dumps({"cmd": cmd, "deps": inputs, "outs": sorted(outs)}, sort_keys=True).encode()).hexdigest()
-        records = (self.folder / "runs" / key[:2] / key).glob("*")
+        folder = self.folder / "runs" / key[:2] / key
+        records = folder.glob("*") if os.path.isdir(folder) else ()  # a configuration may name a folder that no file system can hold
         newest = max(records, key=lambda path: path.stat().st_mtime, default=None)
         return read_record(newest) if newest is not None else None
 
     def _has(self, md5: str) -> bool:
         if md5[:2] not in self._names:  # 256 listings of folders in place of a call for each object
             folder = self.folder / "files/md5" / md5[:2]
-            self._names[md5[:2]] = set(os.listdir(folder)) if folder.is_dir() else set()
+            self._names[md5[:2]] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
         return md5[2:] in self._names[md5[:2]]

@@ -365,5 +365,7 @@ def dvc_cache(root: Path = Path()) -> Path:
     for file in (user / "config", root / ".dvc/config", root / ".dvc/config.local"):
         if not file.is_symlink():
             with contextlib.suppress(OSError, ValueError, configparser.Error):
-                parser.read_string(read_text(file, 1 << 20))
+                whole = configparser.ConfigParser(interpolation=None)  # one that is broken leaves half of itself behind
+                whole.read_string(read_text(file, 1 << 20))
+                parser.read_dict(whole)
     return root / ".dvc" / os.path.expanduser(parser.get("cache", "dir", fallback="cache"))

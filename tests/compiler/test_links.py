@@ -187,3 +187,11 @@ def test_a_link_in_a_folder_that_dvc_keeps_is_another_content(work, outside):
     before = Files(Path(), {}).md5("kept")
     (work / "kept/b").symlink_to(outside / "secret")
     assert Files(Path(), {}).listing("kept")["b"] == "" and Files(Path(), {}).md5("kept") != before
+
+
+@pytest.mark.parametrize("folder", ["a/" * 5_000, "x" * 300, "a\0b", "a\n[cache]\ndir = b", "\udcff"])
+def test_a_cache_that_a_configuration_cannot_mean_holds_nothing(work, capsys, folder):
+    assert main(["compile", "example"]) == 0
+    (work / ".dvc").mkdir(exist_ok=True)
+    (work / ".dvc/config").write_text(f"[cache]\ndir = {folder}\n", errors="surrogateescape")
+    assert main(["plan", "example"]) == 0, capsys.readouterr().err

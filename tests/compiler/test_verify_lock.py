@@ -173,3 +173,8 @@ def test_a_stage_that_never_ran_is_due_where_others_have_run(project):
     assert waiting({}) == ([("E410", "page", "page is due: it has never run", "dvc repro runs/a/dvc.yaml")], ["page"], [])
     (project / "dvc.lock").unlink()
     assert waiting({}) == ([], [], ["runs/a/dvc.yaml has never run: there is no lock"])
+    (project / "dvc.lock").write_text(LOCK + "".join(f"  y-{number}:\n    cmd: x\n" for number in range(1_012)))
+    assert verified()[1][11:] == [
+        "runs/a/dvc.lock:58: y-11 is a stage that the spec no longer has",
+        "runs/a/dvc.lock: 1,000 more are stages that the spec no longer has",
+    ]
