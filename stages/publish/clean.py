@@ -35,6 +35,8 @@ _FIGURE = dict.fromkeys(("g", "text", "tspan", "title", "defs", "clipPath", "rec
     "path": _PLACES | {"d"},
     "use": _PLACES | {"href"},
 }
+_USED = {"path", "clipPath"}
+"""What may have an id: a `use` that draws other ones could be a thousand bytes and a million shapes."""
 _FREE = {"aria-label", "data-run", "xmlns", "href"}
 _VALUE = re.compile(r"[\w ,.%#()+;-]*")
 """Values of a figure's attributes: numbers, names, and functions without an address."""
@@ -69,7 +71,7 @@ def _figure_attribute(prefix: str, tag: str, name: str, value: str) -> str | Non
     if name == "class":
         return "octavo-figure"
     if name == "id":
-        return value if value.startswith(prefix) else None
+        return value if tag in _USED and value.startswith(prefix) else None
     if name == "href":
         return value if value.startswith(f"#{prefix}") else None
     return value if name in _FREE or _VALUE.fullmatch(value) else None

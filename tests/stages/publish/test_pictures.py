@@ -45,6 +45,10 @@ def test_a_drawing_is_inlined_without_its_head_blank_lines_and_styles(tmp_path: 
             "<text>a&#10;&#10;&#96;&#96;&#96; &#123;&#35;config&#125;&#10;&#96;&#96;&#96;&#10;</text>",
         ),
         ("<text>not closed", "<text>not closed</text>"),
+        (  # each level would draw the one below twice
+            '<g id="octavo-curves-a-g"><use id="octavo-curves-a-u" href="#octavo-curves-a-p"/></g>',
+            '<g><use href="#octavo-curves-a-p"></use></g>',
+        ),
     ],
 )
 def test_of_a_picture_that_does_more_only_the_drawing_is_left(tmp_path: Path, inside: str, left: str) -> None:
