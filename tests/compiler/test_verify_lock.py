@@ -173,6 +173,9 @@ def test_a_stage_that_never_ran_is_due_where_others_have_run(project):
     assert waiting({}) == ([("E410", "page", "page is due: it has never run", "dvc repro runs/a/dvc.yaml")], ["page"], [])
     (project / "dvc.lock").unlink()
     assert waiting({}) == ([], [], ["runs/a/dvc.yaml has never run: there is no lock"])
+
+
+def test_a_lock_of_many_stages_that_the_spec_no_longer_has(project):
     (project / "dvc.lock").write_text(LOCK + "".join(f"  y-{number}:\n    cmd: x\n" for number in range(1_012)))
     assert verified()[1][11:] == [
         "runs/a/dvc.lock:58: y-11 is a stage that the spec no longer has",
