@@ -1,7 +1,6 @@
 """The merge of dvc.lock: each stage is one side's, whole; what neither side ran is due; only a real contradiction is a conflict."""
 
 import hashlib
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -128,8 +127,7 @@ def test_the_command_leaves_what_is_no_lock_to_git(tmp_path, capsys):
     assert "its lines are merged" in capsys.readouterr().err
 
 
-def test_a_lock_of_many_stages_is_merged_in_a_time_that_grows_with_its_length():
-    text = HEAD + "".join(f"  s{number}:\n    cmd: x\n" for number in range(100_000))
-    begun = time.process_time()
+@pytest.mark.timeout(60)  # a time that grows with the square of the stages was minutes here
+def test_a_lock_of_very_many_stages_is_merged():
+    text = HEAD + "".join(f"  s{number}:\n    cmd: x\n" for number in range(400_000))
     assert merge(text, text, text).text == text
-    assert time.process_time() - begun < 2

@@ -200,4 +200,4 @@ def test_the_stated_false_alarm_rates_hold() -> None:
 
 
 def test_the_reference_page_is_made_from_the_detectors() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python tests/stages/analyse/detectors_reference.py"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: make fix"
