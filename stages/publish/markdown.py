@@ -48,7 +48,7 @@ def _tame(state: StateCore) -> None:
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEGABYTES << 20, MEGABYTES << 20))
-    html = convert(sys.stdin.buffer.read(MOST).decode()).encode()
-    if len(html) > MOST:
+    text = sys.stdin.buffer.read(MOST + 1)
+    if len(text) > MOST or len(html := convert(text.decode()).encode()) > MOST:
         sys.exit(1)
     sys.stdout.buffer.write(html)

@@ -111,6 +111,12 @@ def test_prose_is_read_in_bounded_time_and_memory_or_refused(text: str) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
 
 
+def test_the_end_of_a_text_that_is_too_long_is_not_left_out() -> None:
+    with pytest.raises(StageError) as caught:
+        render("x\n" + "\n" * 1_000_000 + "the end")
+    assert caught.value.code == "S302"
+
+
 def test_headings_are_below_those_of_the_page() -> None:
     html, _ = render("# One\n\n## Two\n\n###### Six\n")
     assert "<h3>One</h3>" in html and "<h4>Two</h4>" in html and "<h6>Six</h6>" in html
