@@ -21,7 +21,7 @@ from compiler.problems import Fault, Rejected, nearest, problem, refused_file, u
 from stages.contracts.artifact import ArtifactError
 from stages.contracts.code import VERSIONS, Code, Judgement, UnjudgedCode, Version, code_versions, judged_same, read_judgements
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.files import FileRefused, file_digest, parse_json, read_bytes, read_json, read_lines
+from stages.contracts.files import BLANK, FileRefused, file_digest, parse_json, read_bytes, read_json, read_lines
 from stages.contracts.layout import MODELS, ModelFolder
 from stages.contracts.names import PATH, SLUG, is_hub_id
 from stages.contracts.plugin import CORPORA
@@ -207,7 +207,7 @@ def _rows(path: str) -> DataFile:
     content = hashlib.sha256()
     for number, line in enumerate(read_lines(path), start=1):
         content.update(line)
-        if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+        if not line.strip(BLANK):
             continue
         try:
             row = parse_json(line)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ from compiler.build.code_versions import append_judgement, broken_versions, chan
 from compiler.build.inputs import Inputs
 from compiler.commands.git import git
 from compiler.problems import SECRET, Rejected, listed, problem
-from stages.contracts.artifact import ArtifactError
+from stages.contracts.artifact import ArtifactError, now
 from stages.contracts.code import VERSIONS, Judgement
 from stages.contracts.code_tree import CodeTree
 
@@ -41,8 +40,7 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
         units = {unit: tree.digest(f"stages.{unit}") for unit in counted_units()}
     if not units:
         raise Rejected([problem("E473", file=VERSIONS)])
-    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    append_judgement(root, Judgement(results=results, why=reason, who=who, at=at, digests=units))
+    append_judgement(root, Judgement(results=results, why=reason, who=who, at=now(), digests=units))
     effect = "keep their versions" if results == "same" else "have new versions: their stages run again"
     return f"{VERSIONS}: {len(units)} {'unit' if len(units) == 1 else 'units'} {effect}: {listed(units, 4)}"
 

@@ -88,10 +88,10 @@ def claims_at_risk(
     for claim in dict.fromkeys((*verdicts, *declared, *(rules if concluded else ()))):
         why, rule = ["it is no longer in the spec"], rules.get(claim)
         if rule is not None:
-            runs, sides = _compared(card, rule), _sides(rule)
+            runs = _compared(card, rule)
             groups = [
                 *_changed_runs(stages, new, runs),
-                ([run for run in removed if run.rpartition("-s")[0] in sides], "is no longer a run"),
+                ([run for run in removed if run.rpartition("-s")[0] in rule.sides], "is no longer a run"),
             ]
             why = [f"{listed(names, SHOWN)} {words if len(names) == 1 else _SEVERAL[words]}" for names, words in groups if names]
             if concluded and declared.get(claim) != rule.model_dump(mode="json"):
@@ -140,13 +140,9 @@ def _card(compiled: Compiled) -> ConcludeCard:
     return card
 
 
-def _sides(rule: ClaimRule) -> set[str]:
-    return {rule.condition, *((rule.contrast.condition, rule.contrast.against) if rule.contrast else ())}
-
-
 def _compared(card: ConcludeCard, rule: ClaimRule) -> list[str]:
     """Runs of the claim's conditions."""
-    return [run.name for run in card.runs if run.condition in _sides(rule)]
+    return [run.name for run in card.runs if run.condition in rule.sides]
 
 
 def undated(compiled: Iterable[Compiled], making: Mapping[str, Collection[str | None]]) -> list[str]:

@@ -17,17 +17,8 @@ OWN = ("compiler", "stages")
 _AT_START = ("sitecustomize", "usercustomize")
 _RUN, _EXPERIMENT, _MODEL = RunFolder(RUNS / "*/*"), ExperimentFolder(RUNS / "*"), ModelFolder(MODELS / "*")
 _RESULTS = (
-    *(
-        _RUN.outcome,
-        _RUN.health,
-        _RUN.imported,
-        _RUN.history,
-        _RUN.completions,
-        _RUN.evaluation,
-        _RUN.adapter,
-        _MODEL.model,
-        _MODEL.history,
-    ),
+    *(_RUN.outcome, _RUN.health, _RUN.imported, _RUN.history, _RUN.completions, _RUN.evaluation, _RUN.adapter),
+    *(_MODEL.model, _MODEL.history),
     *(_EXPERIMENT.preflight, _EXPERIMENT.preflight_completions, _EXPERIMENT.permission("*")),
     *(_EXPERIMENT.findings, _EXPERIMENT.figures, _EXPERIMENT.page, BUILD),
 )

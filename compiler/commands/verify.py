@@ -28,8 +28,12 @@ from stages.publish.verification import Comparison, Difference, Verification, Ve
 
 IMPORT = "stages.train.collect"
 _RUN = RunFolder(Path())
-_RUN_FILES = {_RUN.card.name, _RUN.import_card.name, _RUN.imported.name, _RUN.retry.name, _RUN.attempts.name, _RUN.outcome.name} | {
-    path.name for path in (_RUN.history, _RUN.completions, _RUN.evaluation, _RUN.health)
+_RUN_FILES = {
+    path.name
+    for path in (
+        *(_RUN.card, _RUN.import_card, _RUN.imported, _RUN.retry, _RUN.attempts),
+        *(_RUN.outcome, _RUN.history, _RUN.completions, _RUN.evaluation, _RUN.health),
+    )
 }
 SHOWN = 4
 """Stages named that are due."""

@@ -19,7 +19,7 @@ from stages.analyse import outcomes
 from stages.analyse.counts import count_findings, question_findings
 from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
 from stages.analyse.findings import run_finding, seeds_finding, untrained_finding
-from stages.analyse.verdicts import decide, finding_id, refusal, sides
+from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
 from stages.contracts.finding import Finding, Findings
@@ -94,7 +94,7 @@ def _contrasts(evidence: Evidence) -> Iterator[Finding]:
         yield from (seeds_finding(evidence, pair, f"evaluation.{score}.pass_share", "final") for score in evidence.card.evaluation)
     for claim in evidence.card.claims:
         if claim.contrast is None or not refusal(claim, conditions, evidence.imported):
-            yield seeds_finding(evidence, sides(claim), claim.metric, claim.statistic, everyone=not claim.included_only)
+            yield seeds_finding(evidence, claim.sides, claim.metric, claim.statistic, everyone=not claim.included_only)
 
 
 if __name__ == "__main__":

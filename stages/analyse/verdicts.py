@@ -22,24 +22,19 @@ from stages.rules import beside, bound_text
 
 def finding_id(claim: ClaimRule) -> str:
     """Id of the finding that decides a claim."""
-    return f"{'-vs-'.join(sides(claim))}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
-
-
-def sides(claim: ClaimRule) -> list[str]:
-    """The condition that the claim is about, or the two that it compares."""
-    return [claim.contrast.condition, claim.contrast.against] if claim.contrast else [claim.condition or ""]
+    return f"{'-vs-'.join(claim.sides)}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
 
 
 def refusal(claim: ClaimRule, conditions: Iterable[ConditionCard], imported: Container[str] = ()) -> str:
     """Why the claim rests on what is no progress, or compares what cannot be compared; empty when it may be decided. A change may be held
     against a null control's: that is noise. `imported`: conditions whose runs were, so that it is not known what their loss is."""
     cards = {condition.name: condition for condition in conditions}
-    sampled = [name for name in sides(claim) if name in cards and name not in imported and not cards[name].supervised]
+    sampled = [name for name in claim.sides if name in cards and name not in imported and not cards[name].supervised]
     if claim.metric in POLICY_LOSSES and sampled:
         return f"{claim.metric} of {_and(sampled)} is no progress (on-policy: minus the covariance of advantage and length, plus beta x KL)"
     if claim.contrast is None or meaning(claim.metric).unit not in REWARD_UNITS:
         return ""
-    left, right = (cards[name] for name in sides(claim))
+    left, right = (cards[name] for name in claim.sides)
     if left.reward == right.reward or (claim.statistic == "change" and right.role == "null_control"):
         return ""
     return (
@@ -60,7 +55,7 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
     refused = refusal(claim, evidence.card.conditions, evidence.imported)
     if refused or finding is None:
         return "void", f"Void: {refused or 'nothing was computed'}.", {"finding": None}
-    groups = {name: seeds_of(finding, evidence, name) for name in sides(claim)}
+    groups = {name: seeds_of(finding, evidence, name) for name in claim.sides}
     values = [values_of(group) for group in groups.values()]
     lacking = [
         (f"{name} has {len(own)} of the {claim.needs.seeds} seeds needed", _losses(evidence, group))
@@ -70,7 +65,7 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
     if lacking:
         why = f"Void: {'; '.join(f'{words}{losses}' for words, losses in lacking)}."
         return "void", why, {"cause": "; ".join(words for words, _ in lacking)} | ({"finding": None} if finding.value is None else {})
-    subject = f"{claim.metric} ({claim.statistic}) of {' minus '.join(sides(claim))}"
+    subject = f"{claim.metric} ({claim.statistic}) of {' minus '.join(claim.sides)}"
     seeds = f"{' and '.join(str(len(own)) for own in values)} seeds"
     if finding.value is not None and finding.equal_seeds and finding.low is None:
         return "inconclusive", f"{subject} is {finding.value:.3g} in {seeds}: {NO_SPREAD}, and decides nothing.", {}

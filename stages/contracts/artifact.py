@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -41,6 +41,11 @@ def _is_time(text: str) -> str:
 
 Time = Annotated[str, AfterValidator(_is_time)]
 """UTC, ISO 8601, seconds: the order of the texts is that of the times."""
+
+
+def now() -> Time:
+    """The time now."""
+    return datetime.now(UTC).strftime(_TIME)
 
 
 class Frozen(BaseModel):

@@ -2,8 +2,8 @@
 
 A read takes a regular file of the project and at most so many bytes; what it holds is parsed without recursion. A link in git names any
 file of the reader's machine, so none is followed; those are that DVC makes into its own cache, and that the user has made on this machine
-and git does not hold. A write is whole or does not happen. Its
-temporary name cannot be guessed, and what a killed writer leaves is removed by the next one.
+and git does not hold. A write is whole or does not happen. Its temporary name cannot be guessed, and what a killed writer leaves is
+removed by the next one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from pydantic_core import from_json
 MOST_BYTES = 64 << 20
 """Of a file that is read as a whole."""
 MOST_LINE_BYTES = 4 << 20
+BLANK = b"\xef\xbb\xbf \t\r\n"
+"""Bytes of a line that holds nothing: white space, and the mark with which some editors begin a file."""
 MOST_VALUES = 1_500_000
 """Of a JSON text: each may take 70 times the bytes in memory that it takes in the file."""
 

@@ -13,10 +13,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
-from stages.contracts.artifact import Frozen
+from stages.contracts.artifact import Frozen, now
 from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Outcome, Started, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.files import open_append, parse_json, read_bytes
@@ -69,7 +68,7 @@ def begin(
     started = Started(
         attempt=f"{run.name}-a{number}-{secrets.token_hex(2)}",
         number=number,
-        at=_now(),
+        at=now(),
         card_id=card_id,
         commit=commit(),
         host=host_class(),
@@ -87,7 +86,7 @@ def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, gene
     """Append the end of an attempt. It finished also when a rule stopped it."""
     ended = Ended(
         attempt=started.attempt,
-        at=_now(),
+        at=now(),
         outcome="finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
         failure=outcome.failure,
         last_step=outcome.steps_done,
@@ -102,10 +101,6 @@ def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, gene
 def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:
     """All attempts under a card, in order."""
     return tuple(attempt for attempt in read_attempts(run.attempts) if attempt.started.card_id == card_id)
-
-
-def _now() -> str:
-    return datetime.now(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 
 def _append(path: Path, entry: Frozen) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.diagnostic import StageError
-from stages.contracts.files import file_digest, parse_json, read_lines
+from stages.contracts.files import BLANK, file_digest, parse_json, read_lines
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.train.refusals import refusal
 
@@ -33,7 +33,7 @@ def read_rows(data: DatasetRef) -> list[Row]:
         raise refusal("S201.changed", path=path, now=digest[:12], card=(data.sha256 or "none")[:12])
     rows: dict[str, Row] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip(b"\xef\xbb\xbf \t\r\n"):
+        if not line.strip(BLANK):
             continue
         row = _row(line, data.prompt, f"{path}:{number}")
         if row["id"] in rows:
