@@ -95,6 +95,7 @@ let limits_seconds order = int_of_float (ceil (order.cpu +. 0.1))
 let forked order null filter_program kept read work =
   match Unix.fork () with
   | 0 ->
+      Sys.set_signal Sys.sigpipe Sys.Signal_ignore; (* the other process may have ended: chance does not decide how this one ends *)
       (match
          let texts = read () in
          if confine null kept (limits_seconds order) order.memory <> 0 then failwith "limits";
@@ -129,7 +130,6 @@ let texts_of content =
 (* Fork a process with the output and [others] that reads texts and tells of them. *)
 let judge order null filter_program others read work =
   forked order null filter_program (order.output :: others) read (fun texts ->
-      Sys.set_signal Sys.sigpipe Sys.Signal_ignore; (* the other process may have ended *)
       let lines = Buffer.create 256 in
       work texts (fun word rest -> Buffer.add_string lines (word ^ " " ^ rest ^ "\n"));
       let text = Buffer.contents lines ^ "end \n" in

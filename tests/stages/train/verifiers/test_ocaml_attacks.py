@@ -174,6 +174,7 @@ def test_a_forged_reply_is_a_literal_of_the_right_type_or_nothing(ocaml, reply):
         ("let f _ = write 4 (String.make 3 'x'); ignore (input 3); 2", "waits and does not answer"),
         ('let () = write 4 "\\255\\255\\255\\127" let f _ = 2', "ended without a result"),
         ("let () = write 4 (String.make 60_000 '(') let f _ = 2", "ended without a result"),
+        ("let () = write 4 (String.make 300_000 '(') let f _ = 2", "ended without a result"),
         ("let f _ = write 4 (frame (String.make 200_000 '(')); exit 0", "ended without a result"),
         ("let f _ = channel stdout 3; channel stderr 4; exit 3", "ended without a result"),
         ("let f _ = (cell 8).v", "crashed"),
