@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from compiler.build.difference import differences
 from compiler.build.imports import section
 from compiler.build.inputs import Inputs
+from compiler.build.interpretation import cited, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
 from compiler.language.expand import Expansion
@@ -27,7 +29,7 @@ from stages.contracts.analysis_card import (
     ScreenCard,
     Windows,
 )
-from stages.contracts.artifact import Artifact
+from stages.contracts.artifact import Artifact, ArtifactError
 from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard
 from stages.contracts.plugin import DETECTORS
 
@@ -126,6 +128,7 @@ class _AnalysisCards:
             tags=spec.tags,
             spec=self.experiment.document.file,
             prose=prose.as_posix() if os.path.isfile(prose) else None,
+            cited=self._cited(),
             profile=self.experiment.profile,
             health_profile=named(profiles, spec.health.detectors),
             claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says)) for claim in spec.claims),
@@ -141,6 +144,13 @@ class _AnalysisCards:
             **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),
         )
+
+    def _cited(self) -> tuple[str, ...]:
+        """A broken interpretation names nothing: `check` warns, and the page stage refuses it."""
+        with suppress(ArtifactError):
+            if interpretation := read_beside(self.experiment):
+                return cited(self.experiment, interpretation)
+        return ()
 
     def curves(self) -> tuple[str, ...]:
         if self.read:  # mapped metrics, the usual ones first; a summary has no curves

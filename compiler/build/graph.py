@@ -144,7 +144,8 @@ class _Stages:
         yield self._stage("analyse.conclude", deps, (folder.findings,), "findings and verdicts")
         deps = (folder.draw_card, folder.findings, *before, *histories, *healths)
         yield self._stage("analyse.draw", deps, (folder.figures,), "figures")
-        watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts)
+        cited = [ExperimentFolder(RUNS / name).findings for name in page.cited]
+        watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited)
         yield self._stage("publish.page", watched, (folder.page,), "the page, with the lineage of every number")
 
     def _of_runs(self, *files: Path) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
-from compiler.checks import data, evaluation, outside, rewards, stops, training
+from compiler.checks import data, evaluation, interpretation, outside, rewards, stops, training
 from compiler.document.node import Node
 from compiler.document.validate import MOST
 from compiler.language.expand import Expansion
@@ -56,8 +56,18 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
         yield from [node] if isinstance(node.value, str) else (Node(key, inner.key or inner.place) for key, inner in node.items())
 
 
-CHECKS = (training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims, stops.check, family)
-OUTSIDE = (outside.check, evaluation.health, evaluation.answers, evaluation.claims, stops.check, names)
+CHECKS = (
+    training.check,
+    training.supervised,
+    rewards.check,
+    data.check,
+    evaluation.check,
+    evaluation.claims,
+    stops.check,
+    interpretation.check,
+    family,
+)
+OUTSIDE = (outside.check, evaluation.health, evaluation.answers, evaluation.claims, stops.check, interpretation.check, names)
 """Checks that mean something without a model, data and rewards."""
 
 

@@ -139,7 +139,9 @@ class PageCard(AnalysisCard):
     spec: str
     """Path of the spec file."""
     prose: ProjectPath | None
-    """Path of the author's interpretation, a Markdown file with `{{ finding id }}` references; null when there is none."""
+    """Path of the author's interpretation, a Markdown file with references; null when there is none."""
+    cited: tuple[str, ...] = later(())
+    """Other experiments whose findings the interpretation names."""
     profile: str | None
     """Name of the spec profile; null for the experiment proper. A profile's page is not evidence and says so."""
     health_profile: str

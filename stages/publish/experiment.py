@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -96,10 +96,13 @@ class ExperimentFiles:
     preflight_card: PreflightCard | None
     drawings: tuple[Drawing, ...]
     conclude: ConcludeCard | None
+    cited: tuple[Finding, ...] = ()
+    """Findings of other experiments that the interpretation names; ids and subjects begin with `<experiment>:`."""
 
     @cached_property
     def findings(self) -> Mapping[str, Finding]:
-        return {finding.id: finding for finding in self.conclusions.findings}
+        """By id."""
+        return {finding.id: finding for finding in (*self.conclusions.findings, *self.cited)}
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
@@ -228,7 +231,15 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
         preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
+        cited=tuple(finding for name in card.cited for finding in _cited(root.parent / name)),
     )
+
+
+def _cited(root: Path) -> Iterator[Finding]:
+    """An experiment's findings as another one names them."""
+    for finding in read(Findings, ExperimentFolder(root).findings).findings:
+        id_, subject = (f"{root.name}:{text}" for text in (finding.id, finding.subject))
+        yield finding.model_copy(update={"id": id_, "subject": subject, "says": f"{finding.says}; experiment {root.name}"})
 
 
 def _run(folder: RunFolder, ref: RunRef) -> RunFiles:

@@ -37,8 +37,13 @@ class Facts:
     def get(self, finding: str) -> Finding:
         """Raises KeyError with the nearest known ids in the message."""
         if finding not in self._findings:
-            raise KeyError(did_you_mean(finding, self._findings))
+            whose = finding[: finding.find(":") + 1]  # another experiment's number is never meant for one of this
+            raise KeyError(did_you_mean(finding, [known for known in self._findings if known[: known.find(":") + 1] == whose]))
         return self._findings[finding]
+
+    def reads(self, experiment: str) -> bool:
+        """Whether findings of another experiment are here."""
+        return any(known.startswith(f"{experiment}:") for known in self._findings)
 
     def value(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value alone."""
@@ -100,7 +105,8 @@ class Facts:
 
     def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
         """Where a metric began, where it ended, and the change."""
-        start = ("untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
+        whose = subject[: subject.rfind(":") + 1]  # of another experiment
+        start = (f"{whose}untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
         return self.find(start[0], metric, start[1]), self.find(subject, metric, "final"), self.find(subject, metric, "change")
 
     def movement(self, subject: str, metric: str, digits: int | None) -> tuple[Markup, Markup, Markup]:

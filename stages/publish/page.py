@@ -9,29 +9,32 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
-from stages.contracts.artifact import ArtifactError, digest, dump
-from stages.contracts.files import file_digest, read_text
+from stages.contracts.artifact import digest, dump
+from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
+from stages.contracts.interpretation import TABLES
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, rules
-from stages.publish.claims import claim_views
+from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.header import FOLDER, page_summary
 from stages.publish.methods import citation, judged_run, judged_words
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
-from stages.publish.prose import render_prose
+from stages.publish.prose import Named, Prose, read_prose
 from stages.publish.run_page import run_pages
-from stages.publish.text import escape, render
+from stages.publish.text import environment, escape, render
 
 MODULES = ("stages.publish.page",)
 
@@ -48,8 +51,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     banners, sections = header.banners(experiment, claims), (anomalies, attempts, completions, conditions, imported, methods, rules)
-    index = render(
-        "experiment.md.j2",
+    drawn = figures.pictures(experiment)
+    words: dict[str, Any] = dict(
         **{module.__name__.rpartition(".")[2]: module for module in sections},
         experiment=experiment,
         name=experiment.folder.name,
@@ -63,10 +66,10 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         seen=seen,
         rates=attempts.rates(experiment, facts),
         older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
-        drawn=figures.pictures(experiment),
-        prose=lambda: _prose(experiment, facts),
+        drawn=drawn,
         citation=cited,
     )
+    index = render("experiment.md.j2", prose=lambda: _prose(experiment, facts, claims, words), **words)
     warned = banners.count(' role="note">') + sum(anomaly.severity != "info" for anomaly in seen)
     shared = records(experiment, [*facts.used.values(), *(drawing.figure for drawing in experiment.drawings)])
     passports = [passport(experiment, finding) for finding in facts.used.values()]
@@ -91,15 +94,16 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     return files
 
 
-def _prose(experiment: ExperimentFiles, facts: Facts) -> Markup | None:
-    """The author's interpretation as HTML; None when the spec has none, and on a profile's page: it is about the full experiment."""
+def _prose(experiment: ExperimentFiles, facts: Facts, claims: Sequence[ClaimView], words: Mapping[str, Any]) -> Prose | None:
+    """None when the spec has no interpretation, and on a profile's page: it is about the full experiment. `words`: what templates of
+    sections are filled with."""
     if experiment.card.prose is None or experiment.card.profile is not None:
         return None
-    path = Path(experiment.card.prose)
-    try:
-        return render_prose(read_text(path), path, facts)
-    except (FileNotFoundError, UnicodeDecodeError) as error:
-        raise ArtifactError(path, f"the interpretation cannot be read: {error}", why="the page shows it", fix="octavo compile") from None
+    macros: dict[str, Any] = {name: environment().get_template(f"{name}.html.j2").module for name in ("pictures", "gates")}
+    pictures = {picture.figure.name.removeprefix("curves-"): picture for section in words["drawn"].values() for picture in section}
+    blocks = {f"figure:{name}": partial(macros["pictures"].show, [picture]) for name, picture in pictures.items()}
+    blocks |= {f"table:{name}": partial(render, f"{name}.html.j2", **macros, **words) for name in TABLES}
+    return read_prose(Path(experiment.card.prose), facts, Named(claims, blocks))
 
 
 def lineage(experiment: ExperimentFiles, sources: Iterable[Source]) -> Lineage:

@@ -1,7 +1,11 @@
-"""The author's interpretation: Markdown without raw HTML, in which `{{ finding id }}` becomes the number it names.
+"""The author's interpretation on a page: Markdown without raw HTML, in which `{{ ... }}` becomes what it names.
 
-`{{ id }}` is the value, `{{ id | interval }}` the value with its interval. Nothing else is evaluated; an unknown id ends the
-stage with its place. Code spans and code blocks are left alone.
+    {{ shaped/reward/final }}               a number; `| interval` and `| digits 2` say how it is written
+    {{ length-ppo:short/loss.value/final }} a number of another experiment
+    {{ claim:shaped-teaches }}              a verdict
+    {{ figure:reward }} {{ table:conditions }}   a figure or a table, alone in its paragraph
+
+Nothing else is evaluated; an unknown id ends the stage with its place. Code spans and code blocks are left alone.
 """
 
 from __future__ import annotations
@@ -9,48 +13,100 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from stages.contracts.diagnostic import StageError
+from stages.contracts.interpretation import Interpretation, parse_reference, read_interpretation
 from stages.publish import markdown
+from stages.publish.claims import ClaimView
 from stages.publish.clean import clean_prose, inert
-from stages.publish.facts import Facts
+from stages.publish.facts import Facts, did_you_mean
 from stages.publish.text import escape
 
-_EXPRESSION = re.compile(r"\{\{\s*(?P<id>[^\s|]+)\s*(?:\|\s*(?P<form>interval|value)\s*)?\}\}")
 _REFERENCE = re.compile(f"{markdown.OPEN}(.*?){markdown.CLOSE}", re.DOTALL)
-_CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|(?P<ticks>`+).+?(?P=ticks)", re.DOTALL | re.MULTILINE)
+_BLOCK, _BLOCK_END = "\ue002", "\ue003"
+"""Around the name of a figure or table until its paragraph is known; `escape` names these letters, so no author writes them."""
+_ALONE = re.compile(f"<p>{_BLOCK}([^{_BLOCK_END}]*){_BLOCK_END}</p>")
+_IDS = re.compile(r' id="[^"]*"')
+_VERDICT = Markup('<a class="fact word {verdict}" href="#claim-{id}">{verdict}</a>')
 
 
-def render_prose(text: str, path: Path, facts: Facts) -> Markup:
-    """HTML of the author's Markdown. Raises StageError S301 at references that name no finding, S302 when it is too much to read."""
+class Named(NamedTuple):
+    """What an interpretation may name, beside numbers: claims, and the HTML of `figure:<name>` and `table:<name>`."""
+
+    claims: Sequence[ClaimView] = ()
+    blocks: Mapping[str, Callable[[], str]] = {}
+
+
+class Prose(NamedTuple):
+    """An interpretation as a page shows it."""
+
+    text: Markup
+    written_for: Mapping[str, Sequence[str]]
+    others: Sequence[ClaimView]
+    """Claims whose verdict is none for which it was written."""
+    unstated: Sequence[str]
+    """Claims of which it does not say for which verdict it was written."""
+
+
+def read_prose(path: Path, facts: Facts, named: Named) -> Prose:
+    """Raises ArtifactError for a file that cannot be read, StageError S301 and S302 as `render_prose`."""
+    interpretation = read_interpretation(path)
+    written_for = interpretation.written_for
+    others = [claim for claim in named.claims if claim.verdict not in written_for.get(claim.id, (claim.verdict,))]
+    return Prose(render_prose(interpretation, path, facts, named), written_for, others, interpretation.unstated(c.id for c in named.claims))
+
+
+def render_prose(interpretation: Interpretation, path: Path, facts: Facts, named: Named) -> Markup:
+    """HTML of the author's Markdown. Raises StageError S301 at references that name nothing, S302 when it is too much to read."""
     unknown: list[tuple[str, str]] = []
 
     def fill(words: str) -> Markup:
         parts: list[str] = _REFERENCE.split(words)
         for at, part in enumerate(parts):
             try:
-                parts[at] = _number(part, facts) if at % 2 else escape(part)
+                parts[at] = _referred(part, facts, named) if at % 2 else escape(part)
             except KeyError as error:
                 unknown.append((part, str(error.args[0])))
         return Markup("").join(map(Markup, parts))
 
-    html = inert(clean_prose(_convert(text, path)), fill)
-    if unknown:
-        raise _unknown(text, path, unknown)
+    html = inert(clean_prose(_convert(interpretation.text, path)), fill)
+    html = Markup(_ALONE.sub(lambda block: _placed(named.blocks[block[1]]()), html))
+    inside = [(f"{{{{ {name} }}}}", f"{name} stands inside a text") for name in re.findall(f"{_BLOCK}(.*?){_BLOCK_END}", html)]
+    if unknown or inside:
+        raise _refusal(interpretation, path, [*unknown, *inside])
     return html
 
 
-def _number(reference: str, facts: Facts) -> Markup:
-    """Raises KeyError, with what is wrong, where the reference names no finding."""
-    expression = _EXPRESSION.fullmatch(reference)
-    if expression is None:
-        raise KeyError(f"{reference} is not a finding id, with `| interval` or without")
-    finding, bounds = facts.get(expression["id"]), expression["form"] == "interval"
-    digits = facts.digits(finding, bounds=bounds)
-    return facts.interval(finding, decimals=digits) if bounds else facts.value(finding, decimals=digits)
+def _referred(source: str, facts: Facts, named: Named) -> Markup:
+    """Raises KeyError, with what is wrong, where the reference names nothing."""
+    reference = parse_reference(source)
+    if reference is None:
+        raise KeyError(f"{source} is no reference: write the id of a finding, or claim:, figure: or table: and a name")
+    if reference.kind == "claim":
+        verdicts = {claim.id: claim.verdict for claim in named.claims}
+        if reference.name not in verdicts:
+            raise KeyError(f"claim: {did_you_mean(reference.name, verdicts)}")
+        return _VERDICT.format(verdict=verdicts[reference.name], id=reference.name)
+    if reference.kind != "finding":
+        name = f"{reference.kind}:{reference.name}"
+        if name not in named.blocks:
+            raise KeyError(did_you_mean(name, named.blocks))
+        return Markup(f"{_BLOCK}{name}{_BLOCK_END}")  # nothing but names that are known comes here
+    if reference.experiment and not facts.reads(reference.experiment):
+        raise KeyError(f"the page does not read the findings of {reference.experiment}; octavo compile makes it do so")
+    finding = facts.get(reference.name)
+    digits = facts.digits(finding, bounds=reference.interval) if reference.digits is None else reference.digits
+    return facts.interval(finding, decimals=digits) if reference.interval else facts.value(finding, decimals=digits)
+
+
+def _placed(block: str) -> str:
+    """Without ids, which the section of the figure or table has, and without blank lines, at which Markdown would end the HTML."""
+    return re.sub(r"\n\s*\n", "\n", _IDS.sub("", block)).strip()
 
 
 def _convert(text: str, path: Path) -> str:
@@ -65,15 +121,14 @@ def _convert(text: str, path: Path) -> str:
     return converted.stdout.decode()
 
 
-def _unknown(text: str, path: Path, unknown: list[tuple[str, str]]) -> StageError:
-    places = []
-    seen = _CODE.sub(lambda code: " " * len(code[0]), text)  # the same words in code are no reference
-    for source, message in unknown:
-        at = max(seen.find(source), 0)
-        places.append(f"{path}:{text.count(chr(10), 0, at) + 1}:{at - text.rfind(chr(10), 0, at)}: {message}")
+def _refusal(interpretation: Interpretation, path: Path, wrong: Sequence[tuple[str, str]]) -> StageError:
+    lines: list[str] = []
+    written = list(interpretation.references)
+    for source, message in wrong:
+        lines += [f"{path}:{line}:{column}: {message}" for text, line, column in written if text == source] or [f"{path}: {message}"]
     return StageError(
         "S301",
-        "\n".join(dict.fromkeys(places)),
-        why="a number in the interpretation must be one that was computed, so that prose cannot drift from the data",
+        "\n".join(dict.fromkeys(lines)),
+        why="what the interpretation refers to must be computed, so that prose cannot drift from the data",
         fix=f"grep '\"id\"' runs/{path.stem}/analysis/findings.json  # all ids",
     )

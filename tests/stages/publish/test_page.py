@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from example_experiment import FAILED, GATED, HOSTILE, build
+from example_experiment import FAILED, GATED, HOSTILE, build, plain, section
 
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
@@ -16,6 +16,7 @@ from stages.contracts.lineage import Lineage
 from stages.contracts.page_card import PageCard
 from stages.publish.header import PageSummary
 from stages.publish.page import page
+from stages.publish.passports import read_passports
 from stages.publish.text import reveal_hidden
 
 
@@ -217,6 +218,35 @@ def test_an_unknown_reference_in_the_prose_ends_the_stage(project: Path) -> None
     with pytest.raises(StageError, match=r"specs/quickstart.md:1:5: unknown id 'shaped/reward/finale'; did you mean 'shaped/reward/final'"):
         page(folder)
     assert not (folder / "page").exists()
+
+
+WRITTEN = """---
+written_for: {shaped-teaches: supported, random-harmless: [supported, inconclusive]}
+---
+It is {{ claim:shaped-teaches }}.
+
+{{ figure:reward }}
+
+{{ table:conditions }}
+
+The first one had {{ first:shaped/reward/final }}.
+"""
+
+
+def test_an_interpretation_says_for_which_verdicts_it_was_written(project: Path) -> None:
+    build(project, name="first")
+    folder = ExperimentFolder(build(project, prose=WRITTEN))
+    write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"cited": ("first",)}))
+    page(folder.root)
+    markup = section(folder, "Interpretation")
+    text = plain(markup)
+    assert "for other verdicts random-harmless is refuted, and the text is for supported or inconclusive." in text
+    assert "does not say for which verdict of inverted-lengthens , shaped-forms this was written" in text
+    assert 'href="#claim-shaped-teaches">supported</a>' in markup
+    assert markup.count("<svg") == 1 and "<table" in markup and " id=" not in markup.split("</svg>")[1].split("<footer")[0]
+    passports = read_passports(folder.page / "passports.js")["passports"]
+    assert "experiment first" in passports["first:shaped/reward/final"]["says"]
+    assert "runs/first/" in str(passports["first:shaped/reward/final"]["behind"])
 
 
 def test_a_profile_does_not_read_the_interpretation_of_the_full_experiment(project: Path) -> None:

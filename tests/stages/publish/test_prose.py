@@ -8,8 +8,9 @@ from example_experiment import plain
 
 from stages.contracts.diagnostic import StageError
 from stages.contracts.finding import Finding
+from stages.contracts.interpretation import Interpretation
 from stages.publish.facts import Facts
-from stages.publish.prose import render_prose
+from stages.publish.prose import Named, render_prose
 
 PATH = Path("specs/quickstart.md")
 
@@ -20,9 +21,15 @@ def finding(id_: str, value: float | None = 0.8812, **more: object) -> Finding:
 
 
 def render(text: str) -> tuple[str, Facts]:
-    findings = [finding("shaped/reward/final", low=0.84, high=0.92), finding("zero/reward/final", None, reason="no run counts")]
+    findings = [
+        finding("shaped/reward/final", low=0.84, high=0.92),
+        finding("zero/reward/final", None, reason="no run counts"),
+        finding("before:shaped/loss/final", 3.21987),
+    ]
     facts = Facts({f.id: f for f in findings})
-    return render_prose(text, PATH, facts), facts
+    return render_prose(
+        Interpretation(text, {}), PATH, facts, Named(blocks={"figure:curve": lambda: '<figure id="figure-curve">\n\n<b>x</b></figure>\n'})
+    ), facts
 
 
 def test_references_become_numbers_with_their_passports() -> None:
@@ -49,6 +56,30 @@ def test_an_unknown_reference_ends_the_stage_with_its_place_and_a_suggestion() -
 def test_nothing_else_is_evaluated(expression: str) -> None:
     with pytest.raises(StageError):
         render("{{ " + expression + " }}")
+
+
+def test_digits_are_the_authors_choice() -> None:
+    html, _ = render("{{ shaped/reward/final | digits 3 }} and {{ shaped/reward/final | interval | digits 1 }}")
+    assert plain(html) == "0.881 and 0.9 [0.8, 0.9]"
+
+
+def test_a_number_of_another_experiment_is_never_one_of_this() -> None:
+    html, facts = render("It was {{ before:shaped/loss/final }}.")
+    assert ">3.22</a>." in html and list(facts.used) == ["before:shaped/loss/final"]
+    with pytest.raises(StageError) as caught:
+        render("{{ shaped/loss/final }} and {{ before:shaped/reward/final }}\nand {{ elsewhere:shaped/reward/final }}")
+    first, second, third = caught.value.what.splitlines()
+    assert first == "specs/quickstart.md:1:1: unknown id 'shaped/loss/final'; did you mean 'shaped/reward/final'?"
+    assert second.endswith("unknown id 'before:shaped/reward/final'; did you mean 'before:shaped/loss/final'?")
+    assert third.startswith("specs/quickstart.md:2:5: ") and "octavo compile" in third
+
+
+def test_a_figure_stands_alone_in_its_paragraph_without_its_id() -> None:
+    html, _ = render("Before.\n\n{{ figure:curve }}\n\nAfter.")
+    assert html == "<p>Before.</p>\n<figure>\n<b>x</b></figure>\n<p>After.</p>"
+    for text in ("See {{ figure:curve }}.", "{{ figure:curves }}", "{{ table:wages }}", "{{ claim:none }}"):
+        with pytest.raises(StageError):
+            render(text)
 
 
 def test_references_inside_code_stay_as_they_are() -> None:
