@@ -111,15 +111,15 @@ def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
     changed = [finding.model_copy(update={"value": 0.0052}) if finding.id in tiny else finding for finding in findings.findings]
     write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     text = written(folder.root)
-    for section in ("## Conditions", "## Seeds"):
-        table = text.split(section)[1].split("</table>")[0]
+    for heading in ("## Conditions", "## Seeds"):
+        table = text.split(heading)[1].split("</table>")[0]
         rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr") if "<td" in row and "because" not in row]
         columns: dict[int, set[int]] = {}
         for row in rows:
             for index, cell in enumerate(row):
                 for number in re.findall(r"[0-9]+[.]([0-9]+)", words(cell)):
                     columns.setdefault(index, set()).add(len(number))
-        assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (section, columns)
+        assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (heading, columns)
 
 
 def test_holes_are_on_the_first_screen(project: Path) -> None:
