@@ -159,7 +159,9 @@ class _TrainingCards:
             data=self._data(data),
             scores=tuple(use.card.model_copy(update=DECISIONS) for use in scores),  # what a gate would decide in a reward does not matter
             combined=self.expansion.combined,
-            **{**_values(evaluation, Sampling), "max_completion_length": evaluation.max_completion_length or longest},
+            **_values(evaluation, Sampling, "max_completion_length", "answer"),
+            max_completion_length=evaluation.max_completion_length or longest,
+            answer=self.expansion.answer,
             device=self.device,
             versions=self._versions(("torch", "transformers", "peft")),
             code=self._code("stages.train.evaluate", scores),

@@ -173,7 +173,7 @@ def _single(experiment: Experiment, expansion: Expansion) -> dict[str, Origins]:
         conclude |= _stop(f"/stops/{setup.name}", experiment, setup)
     evaluate: Origins = {}
     if spec.evaluation is not None and spec.data.evaluation is not None:
-        written = spec.evaluation.model_dump(mode="json", include={*Sampling.model_fields})
+        written = spec.evaluation.model_dump(mode="json", by_alias=True, include={*Sampling.model_fields})
         evaluate = _leaves("", written, root.get("evaluation")) | _gates("/scores", expansion.scores)
         evaluate |= _data("/data", spec.data.evaluation, root.get("data", "evaluation"))
     return {

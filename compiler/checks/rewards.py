@@ -43,6 +43,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield problem("E319.penalty", place, first, name=penalty)
         if len(gates) == len(reward.gates):  # all of them are known
             yield from _keys(name, reward, gates, node)
+            yield from _texts(name, reward, gates)
             yield from _needed(gates)
             steps = [setup.train.max_steps for setup in expansion.setups if setup.reward.declared == name]
             yield from _phases(reward, node, None if experiment.profile else min(steps, default=None))
@@ -98,6 +99,14 @@ def _keys(name: str, reward: Reward, gates: tuple[GateUse, ...], node: Node) -> 
     for inner in written:
         note = (node.get("combine") or node).key
         yield problem("E344", inner.key or inner.place, note, combine=reward.combine, other=other, reward=name)
+
+
+def _texts(name: str, reward: Reward, gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:
+    """E230."""
+    for gate in gates:
+        written = gate.node.get("judges")
+        if written is not None and reward.answer is None:
+            yield problem("E230.judges", written.key or written.place, gate=gate.card.name, reward=name)
 
 
 def _weights(reward: Reward, gates: tuple[GateUse, ...], node: Node) -> Iterator[Diagnostic]:

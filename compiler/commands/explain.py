@@ -77,9 +77,13 @@ def explain(compiled: Compiled, run: Run, key: str | None) -> str:
     """Lines `key = value   place (layer)`; for a single key also the values it replaced. Raises Rejected E331 for an unknown key."""
     path = f"{run.name}/{IMPORT_CARD if f'{run.name}/{IMPORT_CARD}' in compiled.cards.single else CARD}"
     if path in compiled.cards.single:
-        card = compiled.cards.single[path].model_dump(mode="json")
+        card = compiled.cards.single[path].model_dump(mode="json", by_alias=True)
     else:
-        card = compiled.cards.train[run.setup.name].model_copy(update={"seed": run.seed}).model_dump(mode="json", exclude={"stop"})
+        card = (
+            compiled.cards.train[run.setup.name]
+            .model_copy(update={"seed": run.seed})
+            .model_dump(mode="json", by_alias=True, exclude={"stop"})
+        )
     origins = places_of(compiled.origins, path)
     rows = {pointer.strip("/").replace("/", "."): (value, nearest_origin(origins, pointer)) for pointer, value in _leaves("", card)}
     rows |= _rules(compiled, run)

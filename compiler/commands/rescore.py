@@ -88,7 +88,7 @@ def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:
     card = compiled.cards.train.get(condition)
     if card is None or card.reward is None:
         raise _no_reward(f"the spec trains the condition `{condition}` with none", f"name a reward in conditions.{condition}")
-    return ScoredCard.model_validate({**card.model_dump(mode="json"), "seed": run.seed})
+    return ScoredCard.model_validate({**card.model_dump(mode="json", by_alias=True), "seed": run.seed})
 
 
 def _card(folder: RunFolder) -> ScoredCard:

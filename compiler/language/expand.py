@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from compiler.document.layers import overlay
@@ -16,6 +16,7 @@ from compiler.language.rewards import DECISIONS, ConstantReward, GateUse, Invert
 from compiler.language.spec import CombinedScore, Condition
 from compiler.problems import problem, unknown
 from stages.contracts.algorithms import ALGORITHMS, SFT
+from stages.contracts.answer import AnswerRule
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.evaluation import CombinedCard
 from stages.contracts.expressions import Expression
@@ -94,6 +95,8 @@ class Expansion:
     """Penalties of each declared reward; None when one of its gates or conditions is wrong."""
     combined: tuple[CombinedCard, ...] = ()
     """Scores made of other scores."""
+    answer: AnswerRule | None = None
+    """Where the answer stands that the scores judge."""
     problems: list[Diagnostic] = field(default_factory=list)
 
 
@@ -129,7 +132,8 @@ class _Expander:
         setups = [setup for name, condition in self.spec.conditions.items() if (setup := self._setup(name, condition))]
         runs = runs_of(self.experiment, setups, self.problems)
         scores, combined = self._scores()
-        return Expansion(tuple(setups), runs, self.gates, scores, self.penalties, combined, self.problems)
+        scores, answer = self._with_answer(scores)
+        return Expansion(tuple(setups), runs, self.gates, scores, self.penalties, combined, answer, self.problems)
 
     def _setup(self, name: str, condition: Condition) -> Setup | None:
         root, node, model = self.experiment.root, self.experiment.node("conditions", name), self.experiment.node("model")
@@ -240,6 +244,21 @@ class _Expander:
         kinds = {use.card.name: use.card.kind for use in scores}
         whens = ((name, self._condition(kinds, block.value["when"])) for name, block in combined)
         return scores, tuple(CombinedCard(name=name, when=when) for name, when in whens if when)
+
+    def _with_answer(self, scores: tuple[GateUse, ...]) -> tuple[tuple[GateUse, ...], AnswerRule | None]:
+        """Where the answer stands that the scores judge, and the scores: each judges what it judges in its reward. E231 when rewards
+        mark answers in different ways."""
+        evaluation = self.spec.evaluation
+        if evaluation is None or evaluation.answer is not None:
+            return scores, evaluation.answer if evaluation else None
+        rules = [{self.spec.rewards[name].answer for name, uses in self.gates.items() if use in uses} for use in scores]
+        marked = sorted({rule for each in rules for rule in each if rule}, key=str)
+        if len(marked) > 1 or any(len(each) > 1 for each in rules):
+            self.problems.append(problem("E231", self.experiment.node("evaluation", "scores").key, source=marked[0].source))
+        if not marked:
+            return scores, None
+        whole = [replace(use, card=use.card.model_copy(update={"judges": "completion"})) for use in scores]
+        return tuple(all_of_it if each == {None} else use for use, all_of_it, each in zip(scores, whole, rules, strict=True)), marked[0]
 
     def _named_score(self, name: str, node: Node) -> GateUse | None:
         matches = {reward: use for reward, uses in self.gates.items() for use in uses if use.card.name == name}

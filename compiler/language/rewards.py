@@ -15,10 +15,10 @@ from stages.contracts.artifact import Section
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.names import Share, Slug, refused
 from stages.contracts.plugin import GATES, kinds, load
-from stages.contracts.reward import Decisions, Effect, RewardRules
+from stages.contracts.reward import Decisions, Effect, GateText, RewardRules
 
 
-class Gate(Decisions):
+class Gate(GateText):
     """One gate; the keys beside these are the settings of its kind."""
 
     model_config = ConfigDict(extra="allow")
@@ -108,7 +108,7 @@ ConditionReward = Annotated[
 """A reward as a condition names it. The tags are in parentheses because they show up in pydantic's locations and are no keys."""
 
 
-OWN_KEYS = ("kind", *Decisions.model_fields)
+OWN_KEYS = ("kind", *GateText.model_fields)
 DECISIONS = dict.fromkeys(Decisions.model_fields)
 """What a gate means for its reward; as a score of its own it means nothing."""
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from stages.contracts.answer import AnswerRule
 from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 from stages.contracts.expressions import Expression
@@ -21,12 +22,15 @@ class CombinedCard(Frozen):
 
 
 class Sampling(Section):
-    """How the completions of the shared evaluation are sampled."""
+    """How the completions of the shared evaluation are sampled and read."""
 
     samples: int = Field(1, ge=1, le=1000, description="Completions per prompt.")
     temperature: float = Field(1.0, gt=0, le=10, description="Sampling temperature.")
     top_p: float = Field(1.0, gt=0, le=1, description="Nucleus sampling mass.")
     max_completion_length: int | None = Field(None, ge=1, description="Longest completion, in tokens; not given: that of `train`.")
+    answer: AnswerRule | None = Field(
+        None, description="Where the answer stands that the scores judge; not given: as the rewards say whose gates are the scores."
+    )
 
 
 class EvaluateCard(Sampling, Artifact):

@@ -21,6 +21,9 @@ COMPLETIONS_SCHEMA = "octavo.completions/1"
 COMPLETIONS_COLUMNS = ("attempt", "step", "prompt_id", "group", "text", "reward", "tokens", "truncated")
 """step is the training step the text was made for (1-based; 0 in preflight), group counts within a step. Then per gate: gate_columns."""
 
+ANSWER_COLUMN = "answer"
+"""Of completions and evaluation, where a reward says how answers are marked: the answer inside `text`; null when it has none."""
+
 EVALUATION_SCHEMA = "octavo.evaluation/1"
 EVALUATION_COLUMNS = ("prompt_id", "sample", "text", "tokens", "truncated")
 """Then per score: gate_columns. `attempt` of the adapter is in the metadata; null reward does not exist here."""

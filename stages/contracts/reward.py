@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from stages.contracts.answer import AnswerRule
 from stages.contracts.artifact import Section, later
 from stages.contracts.expressions import Expression
 from stages.contracts.names import Share, Slug, exactly_one, refused
@@ -23,7 +24,15 @@ class Decisions(Section):
     needs: Slug | None = Field(None, description="For `combine: weighted`: an earlier gate that must pass, or this one counts 0.")
 
 
-class Gate(Decisions):
+class GateText(Decisions):
+    """Which text a gate judges."""
+
+    judges: Literal["answer", "completion"] = later(
+        "answer", description="Of a reward with `answer`: answer: what was taken out of the completion. completion: all of it."
+    )
+
+
+class Gate(GateText):
     """One gate. `kind` names the module in `stages/train/rewards/`; `settings` are its Settings model, dumped."""
 
     name: str
@@ -97,6 +106,9 @@ class RewardRules(Section):
 
     combine: Literal["first_decides", "weighted"] = Field(
         "first_decides", description="first_decides: the first gate that decides ends the way. weighted: the sum of weight times score."
+    )
+    answer: AnswerRule | None = Field(
+        None, description="Where the answer stands in a completion; gates judge it alone. Not given: the whole completion is the answer."
     )
     curriculum: tuple[Phase, ...] = Field((), max_length=100, description="For `weighted`: other weights from a share of training on.")
     cap: float | None = Field(None, gt=0, le=1, description="No reward is above this.")

@@ -9,7 +9,7 @@ seed costs one evaluation.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +104,8 @@ def _evaluated(card: EvaluateCard, rows: list[Row], samples: list[list[Sampled]]
         for row, completions in zip(rows, samples, strict=True)
         for number, sampled in enumerate(completions)
     ]
-    judgements = score_each(card.scores, answers)
-    judgements |= {combined.name: combined_score(combined.when, answers, judgements) for combined in card.combined}
-    scored = Scored([None] * len(answers), {name: list(judged) for name, judged in judgements.items()})
+    scored = score_each(card.scores, answers, card.answer)
+    scored.judgements.update({combined.name: combined_score(combined.when, answers, scored) for combined in card.combined})
     return [{**row, "sample": number} for row, number in zip(completion_rows(scored, answers), numbers, strict=True)]
 
 
@@ -115,13 +114,12 @@ def score_names(card: EvaluateCard) -> list[str]:
     return [*(gate.name for gate in card.scores), *(combined.name for combined in card.combined)]
 
 
-def combined_score(when: Expression, answers: Sequence[Answer], judgements: Mapping[str, Sequence[Judgement]]) -> list[Judgement]:
-    """A condition over the judgements of each answer, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
+def combined_score(when: Expression, completions: Sequence[Answer], scored: Scored) -> list[Judgement | None]:
+    """A condition over the judgements of each completion, as a judgement: score 1 or 0, and none while it hangs on an unknown."""
     unknown = Judgement(status="unknown", score=None, reason="a score it is made of is unknown")
     outcomes = {True: Judgement(status="pass", score=1.0), False: Judgement(status="fail", score=0.0), None: unknown}
-    return [
-        outcomes[holds(when, answer, {name: judged[place] for name, judged in judgements.items()})] for place, answer in enumerate(answers)
-    ]
+    each = enumerate(completions)
+    return [outcomes[holds(when, scored.answer(place, completion), scored.of_answer(place))] for place, completion in each]
 
 
 if __name__ == "__main__":

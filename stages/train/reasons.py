@@ -37,7 +37,8 @@ STARVING_SECONDS = 1.0
 
 
 def texts(reward: Reward) -> dict[str, str]:
-    """What is tried: nothing, one word, one word over and over, and what the gates' settings ask for without anything else."""
+    """What is tried: nothing, one word, one word over and over, and what the gates' settings ask for without anything else; each marked
+    as an answer, where the reward says how answers are."""
     tried = {"empty": "", "one word": "x", "repeated": "x " * 200}
     for gate in reward.gates:
         marker, required = gate.settings.get("end_marker"), gate.settings.get("required")
@@ -45,7 +46,7 @@ def texts(reward: Reward) -> dict[str, str]:
             tried["end marker only"] = marker
         if isinstance(required, list | tuple) and required and all(isinstance(part, str) for part in required):
             tried["required parts only"] = "\n".join(required)
-    return tried
+    return tried if reward.answer is None else {name: reward.answer.marked(text) for name, text in tried.items()}
 
 
 def highest(reward: Reward) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 
 from stages.contracts.files import make_folder, open_append, open_file, parse_json
 from stages.contracts.history import (
+    ANSWER_COLUMN,
     COMPLETIONS_COLUMNS,
     COMPLETIONS_SCHEMA,
     EVALUATION_COLUMNS,
@@ -124,7 +125,15 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
                 continue  # torn by a kill; the step is trained again after the resume
 
 
-_TYPES = {"attempt": "string", "metric": "string", "state": "string", "prompt_id": "string", "text": "string", "truncated": "bool"}
+_TYPES = {
+    "attempt": "string",
+    "metric": "string",
+    "state": "string",
+    "prompt_id": "string",
+    "text": "string",
+    ANSWER_COLUMN: "string",
+    "truncated": "bool",
+}
 _TYPES |= dict.fromkeys(("step", "tokens", "group", "sample"), "int64") | dict.fromkeys(("seconds", "value", "reward"), "double")
 
 
@@ -149,7 +158,7 @@ def _write(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fields = [(name, _TYPES[name]) for name in columns]
+    fields = [(name, _TYPES[name]) for name in (*columns, *([ANSWER_COLUMN] if any(ANSWER_COLUMN in row for row in rows) else ()))]
     fields += [field for gate in gates for field in zip(gate_columns(gate), ("string", "double", "string"), strict=True)]
     metadata = {"octavo.schema": schema, "octavo.card_id": card_id, "octavo.attempt": attempt}
     layout = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields], metadata=metadata)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.contracts.attempt import FailureClass
-from stages.contracts.history import gate_columns
+from stages.contracts.history import ANSWER_COLUMN, gate_columns
 from stages.contracts.plugin import GATES, Answer, Judgement
 from stages.contracts.reward import Gate, Reward
 from stages.train.attempts import Stopped
@@ -23,7 +23,7 @@ def gate_modules(gates: Iterable[Gate]) -> list[str]:
 
 
 def completion_rows(scored: Scored, answers: Sequence[Answer], size: int = 1) -> list[dict[str, Any]]:
-    """Rows of completions.parquet without attempt and step, for a batch in groups of `size`."""
+    """Rows of completions.parquet without attempt and step, for a batch in groups of `size`. `answer` where it is taken out of the text."""
     return [
         {
             "prompt_id": answer.row["id"],
@@ -32,6 +32,7 @@ def completion_rows(scored: Scored, answers: Sequence[Answer], size: int = 1) ->
             "reward": scored.rewards[place],
             "tokens": answer.tokens,
             "truncated": answer.truncated,
+            **({} if scored.taken is None else {ANSWER_COLUMN: scored.taken[place].text}),
             **_gate_cells(scored.of_answer(place)),
         }
         for place, answer in enumerate(answers)

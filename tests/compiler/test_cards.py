@@ -127,3 +127,17 @@ def test_equal_rewards_have_equal_names(compiled, spec):
 def test_a_gate_as_a_score_decides_nothing(compiled, spec):
     card = compiled(spec.replace("scores: [tests]", "scores: [tests, format]")).cards.single[EVALUATE]
     assert [(score.name, score.on_pass, score.on_fail) for score in card.scores] == [("tests", None, None), ("format", None, None)]
+
+
+def test_scores_judge_what_their_gates_judge_in_training(compiled, spec):
+    marked = spec.replace("  shaped:\n    gates:", "  shaped:\n    answer: {from: tag}\n    gates:", 1)
+    example = compiled(marked)
+    train, evaluate = example.cards.train["shaped"], example.cards.single[EVALUATE]
+    assert train.reward.answer == evaluate.answer and evaluate.answer.source == "tag"
+    place = example.origins.cards["shaped/train.card.json"]["/reward/answer/from"]
+    assert str(place) == "specs/example.yaml: rewards.shaped.answer.from"
+    plain = "  plain:\n    gates: [{brief: {kind: length, max_words: 9}}]\n    examples: [{completion: a, row: row-3, expect: 1.0}]\n\nconditions:"
+    both = marked.replace("\nconditions:", plain, 1).replace("scores: [tests]", "scores: [tests, brief]")
+    both = both.replace("  zero:", "  plain: {reward: plain, role: control}\n  zero:", 1)
+    scores = compiled(both).cards.single[EVALUATE].scores
+    assert [(score.name, score.judges) for score in scores] == [("tests", "answer"), ("brief", "completion")]

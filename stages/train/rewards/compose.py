@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stages.contracts.answer import AnswerRule, Taken, take
 from stages.contracts.expressions import Expression, Leaf, Mark, Signal, Status, truth
 from stages.contracts.plugin import GATES, Answer, Judgement, declared, load
 from stages.contracts.reward import Gate, Reward
@@ -68,10 +69,16 @@ class Scored:
     seconds: dict[str, float] = field(default_factory=dict)
     penalties: dict[str, list[bool | None]] = field(default_factory=dict)
     """Per penalty: whether it held (None = it hangs on a gate that does not know)."""
+    taken: list[Taken] | None = None
+    """The answers inside the completions; None where a completion is the answer."""
 
     def of_answer(self, index: int) -> dict[str, Judgement | None]:
         """What each gate says of one answer."""
         return {name: column[index] for name, column in self.judgements.items()}
+
+    def answer(self, index: int, completion: Answer) -> Answer:
+        """A completion with the text of its answer alone; without any text where it has none."""
+        return completion if self.taken is None else replace(completion, text=self.taken[index].text or "")
 
 
 class Composed:
@@ -82,7 +89,8 @@ class Composed:
 
     def score(self, answers: Sequence[Answer], progress: float = 0.0) -> Scored:
         """Score each answer. `progress`: share of training already done, 0..1, for the curriculum. Never raises for an answer."""
-        scored = Scored([None] * len(answers), penalties={penalty.name: [] for penalty in self.card.penalties})
+        penalties: dict[str, list[bool | None]] = {penalty.name: [] for penalty in self.card.penalties}
+        scored = Scored([None] * len(answers), penalties=penalties, taken=_taken(self.card.answer, answers))
         if self.card.combine == "weighted":
             self._weighted(answers, progress, scored)
         else:
@@ -91,7 +99,7 @@ class Composed:
             judgements = self._with_upstream(scored.of_answer(index)) if self.card.penalties else {}
             reward = scored.rewards[index]
             for penalty in self.card.penalties:
-                held = holds(penalty.when, answer, judgements)
+                held = holds(penalty.when, scored.answer(index, answer), judgements)
                 scored.penalties[penalty.name].append(held)
                 if reward is None or held is None:
                     reward = None
@@ -153,23 +161,33 @@ class Composed:
         return reward if scale is None else scale.low + reward * (scale.high - scale.low)
 
 
-def _judge(gates: Sequence[ReadyGate], place: int, reached: Sequence[int], answers: Sequence[Answer], scored: Scored) -> list[Judgement]:
-    """Let a gate judge the answers that reach it, each with the judgements of earlier gates that the gate reads. Writes down in `scored`
-    what it says and how long it takes."""
+def _taken(rule: AnswerRule | None, completions: Sequence[Answer]) -> list[Taken] | None:
+    return None if rule is None else [take(rule, completion.text) for completion in completions]
+
+
+def _judge(
+    gates: Sequence[ReadyGate], place: int, reached: Sequence[int], completions: Sequence[Answer], scored: Scored
+) -> list[Judgement]:
+    """Let a gate judge the completions that reach it, or their answers, each with the judgements of earlier gates that the gate reads. One
+    that has no answer fails. Writes down in `scored` what it says and how long it takes."""
     began = time.perf_counter()
     gate, kinds = gates[place], declared(gates[place].card.kind, "READS")
-    sources = {earlier.card.kind: scored.judgements[earlier.card.name] for earlier in gates[:place] if earlier.card.kind in kinds}
-    batch = [answers[index] for index in reached]
-    if sources:
-        earlier = [{kind: judgement for kind, column in sources.items() if (judgement := column[index])} for index in reached]
+    column: list[Judgement | None] = [None] * len(completions)
+    taken = scored.taken if gate.card.judges == "answer" else None
+    if taken is not None:
+        for index in reached:
+            if (answer := taken[index]).text is None:
+                column[index] = _unknown(answer.reason) if answer.unknown else Judgement("fail", 0.0, answer.reason)
+    asked = [index for index in reached if column[index] is None]
+    batch = [completions[index] if taken is None else scored.answer(index, completions[index]) for index in asked]
+    if sources := {earlier.card.kind: scored.judgements[earlier.card.name] for earlier in gates[:place] if earlier.card.kind in kinds}:
+        earlier = [{kind: judgement for kind, judged in sources.items() if (judgement := judged[index])} for index in asked]
         batch = [replace(answer, earlier=judgements) for answer, judgements in zip(batch, earlier, strict=True)]
-    judgements = gate.judge(batch) if batch else []
-    column: list[Judgement | None] = [None] * len(answers)
-    for index, judgement in zip(reached, judgements, strict=True):
+    for index, judgement in zip(asked, gate.judge(batch) if batch else (), strict=True):
         column[index] = judgement
     scored.judgements[gate.card.name] = column
     scored.seconds[gate.card.name] = time.perf_counter() - began
-    return judgements
+    return [judgement for index in reached if (judgement := column[index])]
 
 
 def holds(condition: Expression, answer: Answer, judgements: Mapping[str, Judgement | None]) -> bool | None:
@@ -200,10 +218,12 @@ def _ready(gates: Sequence[Gate]) -> tuple[ReadyGate, ...]:
     return tuple(ReadyGate(card, plugins[card.kind], plugins[card.kind].Settings.model_validate(card.settings)) for card in gates)
 
 
-def score_each(gates: Sequence[Gate], answers: Sequence[Answer]) -> dict[str, list[Judgement]]:
-    """Every gate judges every answer by itself: judgements by gate name. For the shared evaluation."""
-    ready, scored = _ready(gates), Scored([])
-    return {gate.card.name: _judge(ready, place, range(len(answers)), answers, scored) for place, gate in enumerate(ready)}
+def score_each(gates: Sequence[Gate], completions: Sequence[Answer], rule: AnswerRule | None = None) -> Scored:
+    """Every gate judges every completion, or its answer, by itself; there are no rewards. For the shared evaluation."""
+    ready, scored = _ready(gates), Scored([None] * len(completions), taken=_taken(rule, completions))
+    for place in range(len(ready)):
+        _judge(ready, place, range(len(completions)), completions, scored)
+    return scored
 
 
 @dataclass(frozen=True)

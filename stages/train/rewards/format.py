@@ -2,69 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import re
-import subprocess
-import sys
 from collections.abc import Sequence
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from stages.contracts.artifact import Frozen, later
+from stages.contracts.patterns import Pattern, is_match
 from stages.contracts.plugin import Answer, Judgement
-
-PATTERN_SECONDS = 1.0
-"""Wall seconds that one completion's match may take. Python's `re` cannot be stopped; the `regex` library can."""
-
-
-PATTERN_CHARS = 10_000
-_COMPILE = """
-import resource, sys
-for limit, most in ((resource.RLIMIT_AS, 256 << 20), (resource.RLIMIT_CPU, 1), (resource.RLIMIT_CORE, 0)):
-    resource.setrlimit(limit, (most, most))
-import regex
-try:
-    regex.compile(sys.stdin.read())
-except (regex.error, RecursionError):
-    pass
-"""
-
-
-@functools.cache
-def _is_small(pattern: str) -> bool:
-    """Whether a pattern compiles in 256 MB and a second: `regex` writes out what is repeated, so a few letters may fill any memory."""
-    if not re.search(r"\{\s*[0-9]", pattern):
-        return True
-    command = [sys.executable, "-I", "-c", _COMPILE]
-    return subprocess.run(command, input=pattern.encode("utf-8", "replace"), capture_output=True, check=False).returncode == 0
 
 
 class Settings(Frozen):
     """At least one rule; all rules must hold."""
 
-    pattern: str | None = Field(
+    pattern: Pattern | None = Field(
         None, description="Regular expression (syntax of the `regex` library) that must match the whole completion, white space included."
     )
     required: tuple[str, ...] = Field((), description="Parts that must each appear somewhere in the completion.")
     forbidden: tuple[str, ...] = later((), description="Parts that must not appear anywhere in the completion.")
     min_chars: int | None = Field(None, ge=0, description="Fewest characters.")
     max_chars: int | None = Field(None, ge=0, description="Most characters.")
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            import regex
-
-            try:
-                if len(pattern) > PATTERN_CHARS or not _is_small(pattern):
-                    raise ValueError("a pattern that takes too much memory or time: write fewer and smaller repeats")
-                regex.compile(pattern)
-            except RecursionError:
-                raise ValueError("not a regular expression: its groups are nested too deep") from None
-            except regex.error as error:
-                raise ValueError(f"not a regular expression: {error}") from None
-        return pattern
 
     @model_validator(mode="after")
     def _rules(self) -> Settings:
@@ -92,11 +48,9 @@ def _judge(settings: Settings, text: str) -> Judgement:
         if part in text:
             return Judgement("fail", 0.0, f"holds the part {part!r}")
     if settings.pattern is not None:
-        import regex
-
         try:
-            if regex.fullmatch(settings.pattern, text, timeout=PATTERN_SECONDS) is None:
+            if not is_match(settings.pattern, text):
                 return Judgement("fail", 0.0, "does not match the pattern")
-        except TimeoutError:
-            return Judgement("unknown", None, f"the pattern took more than {PATTERN_SECONDS:g} s")
+        except TimeoutError as error:
+            return Judgement("unknown", None, str(error))
     return Judgement("pass", 1.0)

@@ -11,7 +11,7 @@ from stages.train.attempts import Stopped
 from stages.train.evaluate import combined_score
 from stages.train.model import Sampled
 from stages.train.recorder import Journal
-from stages.train.rewards.compose import check_examples, compose
+from stages.train.rewards.compose import Scored, check_examples, compose
 from stages.train.scoring import TrainingReward, batch_cells, zero_signal_groups
 
 REWARD = Reward(
@@ -120,7 +120,7 @@ PASS, FAIL, UNKNOWN = Judgement("pass", 1.0), Judgement("fail", 0.0), Judgement(
 
 def combined(format, verify):
     answers = [Answer(text="by simp", row={}) for _ in format]
-    judgements = combined_score(LOOKS_RIGHT, answers, {"format": format, "verify": verify})
+    judgements = combined_score(LOOKS_RIGHT, answers, Scored([], {"format": format, "verify": verify}))
     return [(judgement.status, judgement.score) for judgement in judgements]
 
 
@@ -135,7 +135,7 @@ def test_what_hangs_on_an_unknown_is_unknown_and_what_does_not_is_known():
 def test_signals_of_the_completion_count_too():
     cut = AllOf(all=(Signal(signal="truncated"), Status(gate="format", status="pass")))
     answers = [Answer(text="x", row={}, truncated=True), Answer(text="x", row={})]
-    assert [judgement.status for judgement in combined_score(cut, answers, {"format": [PASS, PASS]})] == ["pass", "fail"]
+    assert [judgement.status for judgement in combined_score(cut, answers, Scored([], {"format": [PASS, PASS]}))] == ["pass", "fail"]
 
 
 def test_an_attack_earns_nothing_in_any_stage(tmp_path):
@@ -161,7 +161,7 @@ def test_an_attack_earns_nothing_in_any_stage(tmp_path):
     state = SimpleNamespace(global_step=0, max_steps=1)
     assert training(["p"] * len(texts), texts, [[5, 0]] * len(texts), id=["a"] * len(texts), trainer_state=state) == earned
 
-    card = SimpleNamespace(seed=1, scores=(gate,), combined=())
+    card = SimpleNamespace(seed=1, scores=(gate,), combined=(), answer=None)
     evaluated = evaluate._evaluated(card, [row], [[Sampled(text, 2, False) for text in texts]])
     assert [completion["gate.tests.score"] for completion in evaluated] == earned
 

@@ -128,7 +128,7 @@ def test_a_declared_reward_is_a_finite_number_and_a_kind_is_a_gate():
 
 
 def test_score_each_sends_every_answer_to_every_gate():
-    judgements = score_each([FORMAT, MATCH], answers("toolong", "yes"))
+    judgements = score_each([FORMAT, MATCH], answers("toolong", "yes")).judgements
     assert [judgement.status for judgement in judgements["format"]] == ["fail", "pass"]
     assert [judgement.status for judgement in judgements["match"]] == ["fail", "pass"]
     assert sandbox([FORMAT, MATCH]) == "none needed"

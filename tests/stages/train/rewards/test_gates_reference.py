@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from stages.contracts.patterns import PATTERN_SECONDS
 from stages.contracts.plugin import GATES, kinds, load
-from stages.train.rewards.format import PATTERN_SECONDS
 from stages.train.verifiers import box, inside, isolation
 
 PAGE = (Path(__file__).parents[4] / "site/docs/reference/gates.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
+from stages.contracts import patterns
 from stages.contracts.plugin import GATES, Answer, Judgement, kinds, load
 from stages.train.rewards import constant, exact_match, format, random
 
@@ -83,7 +84,7 @@ def test_exact_match(text, row, strip, status):
     ],
 )
 def test_format(rules, text, status, reason, monkeypatch):
-    monkeypatch.setattr(format, "PATTERN_SECONDS", 0.2)
+    monkeypatch.setattr(patterns, "PATTERN_SECONDS", 0.2)
     (judgement,) = format.judge(format.Settings(**rules), [Answer(text, {})])
     assert (judgement.status, judgement.reason) == (status, reason)
     assert judgement.score == {"pass": 1.0, "fail": 0.0, "unknown": None}[status]
