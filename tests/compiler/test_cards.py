@@ -136,7 +136,7 @@ def test_scores_judge_what_their_gates_judge_in_training(compiled, spec):
     assert train.reward.answer == evaluate.answer and evaluate.answer.source == "tag"
     place = example.origins.cards["shaped/train.card.json"]["/reward/answer/from"]
     assert str(place) == "specs/example.yaml: rewards.shaped.answer.from"
-    plain = "  plain:\n    gates: [{brief: {kind: length, max_words: 9}}]\n    examples: [{completion: a, row: row-3, expect: 1.0}]\n\nconditions:"
+    plain = "  plain: {gates: [{brief: {kind: length, max_words: 9}}], examples: [{completion: a, row: row-3, expect: 1}]}\n\nconditions:"
     both = marked.replace("\nconditions:", plain, 1).replace("scores: [tests]", "scores: [tests, brief]")
     both = both.replace("  zero:", "  plain: {reward: plain, role: control}\n  zero:", 1)
     scores = compiled(both).cards.single[EVALUATE].scores
