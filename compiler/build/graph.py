@@ -142,7 +142,7 @@ class _Stages:
         yield self._stage("analyse.screen", (folder.screen_card, *files), healths, "health of every run")
         deps = (folder.conclude_card, *before, *histories, *completions, *compared, *healths)
         yield self._stage("analyse.conclude", deps, (folder.findings,), "findings and verdicts")
-        deps = (folder.draw_card, folder.findings, *before, *histories, *healths)
+        deps = (folder.draw_card, folder.conclude_card, folder.findings, *before, *histories, *healths)
         yield self._stage("analyse.draw", deps, (folder.figures,), "figures")
         cited = [ExperimentFolder(RUNS / name).findings for name in page.cited]
         watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited)

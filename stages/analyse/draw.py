@@ -2,8 +2,8 @@
 
     python -m stages.analyse.draw runs/<experiment>
 
-Reads analysis/draw.card.json, findings, each run's history and health; writes analysis/figures/<name>.{svg,csv,json} for
-`curves-<metric>`, `evaluation-<score>` and `funnel-<condition>`.
+Reads the cards of draw and of conclude (expectations and stop rules), findings, each run's history and health; writes
+analysis/figures/<name>.{svg,csv,json} for `curves-<metric>`, `evaluation-<score>` and `funnel-<condition>`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ import numpy as np
 import pandas as pd
 
 from stages.analyse import picture, plots
-from stages.analyse.frames import NOT_FINITE, NULL, Run, read_if_there, read_run
-from stages.contracts.analysis_card import DrawCard
+from stages.analyse.frames import NOT_FINITE, NULL, Run, read_if_there, read_run, window_ending
+from stages.contracts.analysis_card import ConcludeCard, DrawCard
 from stages.contracts.artifact import dump, read
-from stages.contracts.figure import Figure, Mark
+from stages.contracts.expressions import comparisons
+from stages.contracts.figure import Figure, Limit, Mark
 from stages.contracts.files import file_digest, write_text
 from stages.contracts.finding import Finding, Findings, Source
 from stages.contracts.health import Health
-from stages.contracts.history import metric, metric_title
+from stages.contracts.history import REWARD_UNITS, metric, metric_title
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import main, open_card
-from stages.rules import stretch
+from stages.rules import bound_text, rule_text, stretch
 
 MODULES = ("stages.analyse.draw",)
 POINTS, ALL_POINTS = 500, 20_000
 """Most points of a line, and of all lines of a picture together. Longer lines are thinned and keep their extremes."""
 _CURVES = (
     "One colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds are left out by a health "
-    "gate or failed. Lines break where nothing was logged, hatching marks steps whose gradient was not finite, a dotted vertical line "
-    "the start of another attempt, a triangle the onset of a collapse, a square the step at which a rule stopped a run."
+    "gate or failed. Lines break where nothing was logged. A strip of strokes marks steps of a run whose gradient was not finite, a dotted "
+    "vertical line the start of another attempt, a triangle the onset of a collapse, a square the step at which a rule stopped a run. A "
+    "shaded bar is an expectation of its condition over the steps that are scored, a line of dashes and dots the limit of a stop rule. "
+    "Conditions with different rewards have panels of their own."
 )
 _EVALUATION = (
     "Share of held-out completions that pass, after training. Dots are seeds (rings: left out), the upright bar is the mean of the "
@@ -45,6 +48,7 @@ _FUNNEL = (
     "those that an earlier gate had already decided. Before: preflight, the untrained model. End: the last window of training, included "
     "runs pooled."
 )
+_SPACES = str.maketrans("_-", "  ")
 _Drawing = tuple[Figure, Any, pd.DataFrame]
 
 
@@ -54,6 +58,7 @@ class Experiment:
     def __init__(self, folder: ExperimentFolder, card: DrawCard) -> None:
         self.card = card
         self.colours = {condition.name: picture.PALETTE[at % len(picture.PALETTE)] for at, condition in enumerate(card.conditions)}
+        self.limits = list(_limits(read(ConcludeCard, folder.conclude_card)))
         self.findings = {finding.id: finding for finding in read(Findings, folder.findings).findings}
         self.source = Source(path=folder.findings.as_posix(), sha256=file_digest(folder.findings))
         self.last_step = max((run.target_steps for run in card.runs), default=1)
@@ -93,6 +98,24 @@ class Experiment:
     def known(self, *ids: str) -> list[Finding]:
         """Those of the findings that there are."""
         return [self.findings[id_] for id_ in ids if id_ in self.findings]
+
+
+def _limits(card: ConcludeCard) -> Iterator[tuple[str, Limit]]:
+    """(metric, limit) of each expectation, and of each comparison of a metric itself by which a rule stops runs."""
+    targets = pd.Series({run.condition: run.target_steps for run in card.runs})
+    for expected in card.expectations:
+        for condition in (name for name in expected.conditions if name in targets):
+            window = window_ending(expected, int(targets[condition]), card.windows)
+            bounds = {side: bound for side in ("above", "below") if (bound := getattr(expected, side)) is not None}
+            words = " and ".join(f"{side} {bound_text(bound)}" for side, bound in bounds.items())
+            own = {"condition": condition, "first": window.first, "last": window.last, **bounds}
+            yield expected.metric, Limit(kind="expected", says=f"{condition}: expected {words}, {window}", **own)
+    for condition, stop in card.stops.items():
+        for rule in stop.rules:
+            for leaf in (leaf for leaf in comparisons(rule.when) if leaf.slope is None):
+                side = "above" if leaf.sign in (">", ">=") else "below"
+                own = {"condition": condition, "first": rule.earliest, "last": int(targets[condition]), side: leaf.value}
+                yield leaf.metric, Limit(kind="stops", says=f"{condition}: {rule.id.translate(_SPACES)}, {rule_text(rule)}", **own)
 
 
 def _marks(run: Run, health: Health | None) -> list[tuple[str, Mark]]:
@@ -151,6 +174,8 @@ def _curves(experiment: Experiment) -> Iterator[_Drawing]:
         finals = experiment.known(*(f"{condition}/{name}/final" for condition in experiment.colours))
         values = ", ".join(f"{finding.subject} {picture.number(finding.value)}" for finding in finals if finding.value is not None)
         ending = f" In the final window: {values}." if values else "" if len(table) else " It was not logged."
+        several = dict.fromkeys(condition.reward for condition in experiment.card.conditions)
+        panels = [tuple(c.name for c in experiment.card.conditions if c.reward == reward) for reward in several]
         figure = Figure(
             name=f"curves-{name}",
             title=text[:1].upper() + text[1:],
@@ -159,6 +184,8 @@ def _curves(experiment: Experiment) -> Iterator[_Drawing]:
             findings=tuple(finding.id for finding in finals),
             sources=tuple(experiment.sources),
             marks=tuple(experiment.marks[name]),
+            limits=tuple(limit for metric_, limit in experiment.limits if metric_ == name),
+            panels=tuple(panels) if unit in REWARD_UNITS and len(panels) > 1 else (),
         )
         soft = " \u00b7 ".join(filter(None, [name if name != text else "", unit if unit not in (name, "share", "norm") else ""]))
         lines = table[table["drawn"]]

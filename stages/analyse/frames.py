@@ -23,6 +23,7 @@ from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, LARGEST, SKIPPED
 from stages.contracts.layout import RunFolder
+from stages.contracts.stops import Expectation, read_length
 from stages.rules import stretch, window_length
 
 A = TypeVar("A", bound=Artifact)
@@ -61,6 +62,12 @@ def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
     if statistic == "initial":
         return Window(1, window_length(target_steps, shares.initial))
     return Window(target_steps - window_length(target_steps, shares.final) + 1, target_steps)
+
+
+def window_ending(expected: Expectation, target_steps: int, shares: Windows) -> Window:
+    """The steps over which an expectation is scored: a part of the run as long as the final window, which ends at its place."""
+    last = read_length(expected.at).steps(target_steps)
+    return Window(max(1, last - window_length(target_steps, shares.final) + 1), last)
 
 
 class Resume(NamedTuple):

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from stages.analyse.evidence import Evidence, RunEvidence, meaning, rule_metrics
 from stages.analyse.findings import finding, runs_finding
-from stages.analyse.frames import SILENT, Run, Window
+from stages.analyse.frames import SILENT, Run, window_ending
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.stops import Expectation, StopRule, read_length
-from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, rule_text, stretch, window_length
+from stages.contracts.stops import Expectation, StopRule
+from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, rule_text, stretch
 
 
 def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
@@ -38,8 +38,8 @@ def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
 def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[RunScore, Finding]:
     """One run: its mean over the window that ends at the place. not_reached: it ends before, or the metric has no number there."""
     target, log, health = run.ref.target_steps, run.log, run.health
-    at = read_length(card.at).steps(target)
-    window = Window(max(1, at - window_length(target, evidence.card.windows.final) + 1), at)
+    window = window_ending(card, target, evidence.card.windows)
+    at = window.last
     values, value = window.rows(log.values(card.metric)), None
     # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
     done = max(log.last_step + log.stride - 1 if log.last_step else 0, (health.steps_done or 0) if health else 0)

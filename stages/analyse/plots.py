@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from stages.analyse import picture
 from stages.analyse.frames import usual_distance
 from stages.analyse.picture import SOFT, STATES, TEXT, WIDTH
-from stages.contracts.figure import Figure, Mark
+from stages.contracts.figure import Figure, Limit, Mark
 from stages.contracts.finding import Finding
 
-_PLOT = 132
-"""Height of the plot of a curve."""
+_PLOT, _PANEL = (132, 0), (64, 18)
+"""Height of the plot of a curve, and of what stands above it: the only plot of a figure, and one of several."""
 STAGES = {"preflight": "before", "final": "end"}
 
 
@@ -24,39 +26,62 @@ def curve(figure: Figure, soft: str, lines: pd.DataFrame, colours: Mapping[str, 
     condition."""
     names = [picture.shorten(name, WIDTH - 40) for name in colours]
     columns = max(1, min(4, int(WIDTH / (40 + 7 * max(map(len, names), default=0)))))
-    top = 29 + 17 * -(-len(colours) // columns)
-    height = top + _PLOT + 21
+    panels = figure.panels or (tuple(colours),)
+    top, (plot, apart) = 29 + 17 * -(-len(colours) // columns), (_PANEL if len(panels) > 1 else _PLOT)
+    height = top + len(panels) * (plot + apart) + 21
     canvas = picture.figure(height, figure.title, soft)
-    axes = picture.axes(canvas, 42, top, 6, 21)
-    handles = [axes.plot([], [], color=colour, lw=2.6)[0] for colour in colours.values()]
+    handles = [Line2D([], [], color=colour, lw=2.6) for colour in colours.values()]
     canvas.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1 - 20 / height), ncols=columns)
-    low, high, clipped = _domain(lines["value"], share=share)
-    axes.set(xlim=(1, max(2, last_step)), ylim=(low, high))
-    axes.grid(axis="y")
-    axes.yaxis.set_major_formatter(lambda value, _: picture.number(value))
-    apart = last_step / 9
-    ticks = [tick for tick in axes.get_xticks() if 1 + apart < tick < last_step - 1.6 * apart]
-    axes.set_xticks([1, *ticks, last_step], ["1", *(f"{tick:.0f}" for tick in ticks), f"step {last_step}"], alpha=SOFT)
-    axes.get_xticklabels()[-1].set_ha("right")
-    if lines.empty:
-        axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", alpha=SOFT)
-        return canvas
-    if clipped:
+    cut = False
+    for place, conditions in enumerate(panels):
+        above = top + place * (plot + apart) + apart
+        axes = picture.axes(canvas, 42, above, 6, height - above - plot)
+        _steps(axes, last_step, labels=place == len(panels) - 1)
+        if len(panels) > 1:
+            axes.yaxis.set_major_locator(MaxNLocator(2, steps=(1, 2, 5, 10)))
+            words = picture.shorten(", ".join(conditions), WIDTH - 48)
+            canvas.text(42 / WIDTH, 1 - (above - 5) / height, words, size=11, alpha=SOFT)
+        cut |= _panel(axes, figure, lines[lines["condition"].isin(conditions)], colours, conditions, share=share)
+    if cut:
         canvas.text(1, 1 - 13 / height, "cut at the edge: see the table", ha="right", alpha=SOFT)
-    of_run = {}
-    for (condition, run, included), points in lines.groupby(["condition", "run", "included"], sort=False):
-        of_run[run] = colours[condition]
-        values, name = points.set_index("step")["value"], f"{condition}: mean" if run == "mean" else run
-        style = {"lw": 1, "alpha": 0.55} if included else {"lw": 1, "alpha": 0.7, "dashes": (3, 3)}
-        style = {"lw": 2.6, "zorder": 3} if run == "mean" else style
-        _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
-    for mark in figure.marks:
-        _mark(axes, mark, of_run.get(mark.run, TEXT))
     return canvas
 
 
-def _domain(values: pd.Series, *, share: bool) -> tuple[float, float, bool]:
-    """(low, high, whether values lie outside). A few far outliers must not flatten everything else."""
+def _steps(axes: Any, last_step: int, *, labels: bool) -> None:
+    axes.set_xlim(1, max(2, last_step))
+    apart = last_step / 9
+    ticks = [tick for tick in axes.get_xticks() if 1 + apart < tick < last_step - 1.6 * apart]
+    words = ["1", *(f"{tick:.0f}" for tick in ticks), f"step {last_step}"] if labels else [""] * (len(ticks) + 2)
+    axes.set_xticks([1, *ticks, last_step], words, alpha=SOFT)
+    axes.get_xticklabels()[-1].set_ha("right")
+
+
+def _panel(axes: Any, figure: Figure, lines: pd.DataFrame, colours: Mapping[str, str], conditions: Sequence[str], *, share: bool) -> bool:
+    """Draw the lines, limits and marks of some conditions on one pair of axes; whether values lie outside of it."""
+    limits = [limit for limit in figure.limits if limit.condition in conditions]
+    low, high, cut = _domain(lines["value"], [bound for limit in limits for bound in limit.bounds], share=share)
+    axes.set_ylim(low, high)
+    axes.grid(axis="y")
+    axes.yaxis.set_major_formatter(lambda value, _: picture.number(value))
+    if lines.empty:
+        axes.text(0.5, 0.5, "not logged", transform=axes.transAxes, ha="center", alpha=SOFT)
+        return False
+    for limit in limits:
+        _limit(axes, limit, colours[limit.condition], (low, high))
+    drawn = {}
+    for (condition, run, included), points in lines.groupby(["condition", "run", "included"], sort=False):
+        values, name = points.set_index("step")["value"], f"{condition}: mean" if run == "mean" else run
+        drawn[run] = (colours[condition], values)
+        style = {"lw": 1, "alpha": 0.55} if included else {"lw": 1, "alpha": 0.7, "dashes": (3, 3)}
+        style = {"lw": 2.6, "zorder": 3} if run == "mean" else style
+        _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
+    for mark in (mark for mark in figure.marks if mark.run in drawn):
+        _mark(axes, mark, *drawn[mark.run])
+    return cut
+
+
+def _domain(values: pd.Series, bounds: Sequence[float], *, share: bool) -> tuple[float, float, bool]:
+    """(low, high, whether values lie outside). A few far outliers, or a bound that is far off, must not flatten everything else."""
     if share or values.empty:
         return -0.02, 1.02, False
     low, high = values.min(), values.max()
@@ -65,6 +90,10 @@ def _domain(values: pd.Series, *, share: bool) -> tuple[float, float, bool]:
     clipped = bool(len(values) >= 50 and inner > 0 and high - low > 6 * inner)
     if clipped:
         low, high = inner_low - inner * 0.5, inner_high + inner * 0.5
+    widest = 4 * (high - low) or max(1.0, 2 * abs(high))
+    for bound in sorted(bounds, key=lambda bound: abs(bound - high)):
+        if max(high, bound) - min(low, bound) <= widest:
+            low, high = min(low, bound), max(high, bound)
     if low == high:
         return low - max(0.5, abs(low) * 0.1), high + max(0.5, abs(high) * 0.1), clipped
     pad = (high - low) * 0.05
@@ -82,10 +111,29 @@ def _broken(axes: Any, values: pd.Series, **style: Any) -> None:
     axes.plot(broken.index, broken, marker="o", markersize=2, markevery=np.flatnonzero(alone).tolist(), **style)
 
 
-def _mark(axes: Any, mark: Mark, colour: str) -> None:
+def _limit(axes: Any, limit: Limit, colour: str, domain: tuple[float, float]) -> None:
+    """An expectation: its bounds over the window, with a strip on the side that was hoped for. A rule: a line of dashes and dots."""
+    low, high = domain
+    bounds = [min(max(bound, low), high) for bound in limit.bounds]  # one that is far off lies at the edge
+    off = "" if bounds == list(limit.bounds) else " (off this axis)"
+    ends, gid = (max(1, limit.first - 0.5), limit.last + 0.5), f"run:{limit.says}{off}"
+    if limit.kind == "stops":
+        axes.hlines(bounds, *ends, color=colour, lw=1.1, ls=(0, (6, 2, 1, 2)), zorder=2, gid=gid)
+        return
+    strip = (high - low) * 0.05 * (1 if limit.above is not None else -1)
+    other = bounds[1] if len(bounds) == 2 else bounds[0] + strip
+    axes.fill_between(ends, bounds[0], other, color=colour, alpha=0.3, lw=0, gid=gid)
+    axes.hlines(bounds, *ends, color=TEXT, lw=1.3, zorder=4)
+
+
+def _mark(axes: Any, mark: Mark, colour: str, values: pd.Series) -> None:
     gid = f"run:{mark.says}"
-    if mark.kind == "not_finite":
-        axes.axvspan(mark.first - 0.5, mark.last + 0.5, fill=False, hatch="////", lw=0, alpha=0.45, gid=gid)
+    if mark.kind == "not_finite":  # a strip of strokes at the value before, or else the one after
+        before, after = values[values.index < mark.first], values[values.index > mark.last]
+        level = before.iloc[-1] if len(before) else after.iloc[0] if len(after) else None
+        if level is not None:
+            ends = [mark.first - 0.5, mark.last + 0.5]
+            axes.plot(ends, [level, level], color=colour, lw=8, dashes=(0.15, 0.35), dash_capstyle="butt", alpha=0.7, zorder=1, gid=gid)
     elif mark.kind == "attempt":
         axes.axvline(mark.first - 0.5, color=TEXT, alpha=0.6, lw=1, ls=(0, (1, 3)), gid=gid)
     else:

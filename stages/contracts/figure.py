@@ -20,6 +20,24 @@ class Mark(Frozen):
     """Plain text, such as `shaped-s1: gradient not finite, steps 3-5`."""
 
 
+class Limit(Frozen):
+    """What a condition's metric was expected to keep to, or the limit of a rule that stops its runs; a side without a number is open."""
+
+    condition: str
+    kind: Literal["expected", "stops"]
+    first: int
+    """Step; of an expectation the window that is scored, of a rule all steps from which on it looks."""
+    last: int
+    above: float | None = None
+    below: float | None = None
+    says: str
+    """Plain text, such as `shaped: expected above 0.7, steps 25-30`."""
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        return tuple(bound for bound in (self.above, self.below) if bound is not None)
+
+
 class Figure(Artifact):
     SCHEMA: ClassVar[str] = "octavo.figure/1"
 
@@ -34,3 +52,7 @@ class Figure(Artifact):
     sources: tuple[Source, ...] = ()
     marks: tuple[Mark, ...] = later(())
     """Of curves: what is marked, for the form that a reader can zoom."""
+    limits: tuple[Limit, ...] = later(())
+    """Of curves: expectations and stop rules of the metric."""
+    panels: tuple[tuple[str, ...], ...] = later(())
+    """Of curves: the conditions of each panel. Conditions with different rewards never share one; empty: all are in one."""

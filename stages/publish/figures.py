@@ -24,6 +24,7 @@ MEAN = "mean"
 class Picture(NamedTuple):
     figure: Figure
     svg: Markup
+    file: str
     csv: str
     plot: str
     """File with the interactive form of a curve; empty of other figures."""
@@ -44,7 +45,7 @@ def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
 
 def picture(drawing: Drawing, svg: Markup) -> Picture:
     name = drawing.figure.name
-    return Picture(drawing.figure, svg, drawing.csv.name, f"{name}.js" if name.startswith("curves-") else "")
+    return Picture(drawing.figure, svg, drawing.svg.name, drawing.csv.name, f"{name}.js" if name.startswith("curves-") else "")
 
 
 def inlined(path: Path) -> Markup:
@@ -90,10 +91,13 @@ def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:
                 "colour": colours.get(condition, 0),
                 "mean": run == MEAN,
                 "counts": run in included,
+                "why": "; ".join(experiment.by_name[run].left_out) if run in experiment.by_name and run not in included else "",
                 "values": _values(points, steps),
             }
             for condition, run, points in lines
         ],
+        "panels": drawing.figure.panels,
+        "limits": [limit.model_dump(mode="json") for limit in drawing.figure.limits],
         "marks": [mark.model_dump(mode="json") for mark in drawing.figure.marks],
     }
     return f"octavo.figure({script_literal(plot)});\n"

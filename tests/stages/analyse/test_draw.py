@@ -14,9 +14,11 @@ from stages.analyse.conclude import conclude
 from stages.analyse.draw import draw, thinned
 from stages.analyse.screen import screen
 from stages.contracts.artifact import read
+from stages.contracts.expressions import AllOf, Comparison
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
+from stages.contracts.stops import Expectation, StopRule, StopRules
 
 METRICS = ("reward", "zero_signal_share", "truncated", "completion_tokens", "grad_norm")
 CONDITIONS = ("shaped", "inverted", "random", "zero")
@@ -101,8 +103,7 @@ def test_gaps_stay_gaps(folder: ExperimentFolder) -> None:
     cells = {"kl": {s: 0.1 * s for s in (*range(1, 6), *range(11, 21))}, "reward": dict.fromkeys(range(1, 20, 2), 0.5)}
     drawn(folder, replace(runs()[0], cells=cells), curves=("kl", "reward"))
     for metric, pieces in (("kl", 2), ("reward", 1)):
-        path = named(folder, f"curves-{metric}")["shaped-s1"].find(f"{SVG}path")
-        assert path is not None and path.get("d", "").count("M") == pieces
+        assert path(named(folder, f"curves-{metric}")["shaped-s1"]).count("M") == pieces
     assert len([row for row in table(folder, "curves-kl") if row["run"] == "shaped-s1"]) == 15
 
 
@@ -121,6 +122,48 @@ def test_non_finite_steps_are_hatched_and_not_drawn(folder: ExperimentFolder) ->
     assert {4, 5, 9}.isdisjoint(steps)
     counts = {row["step"]: row["counts"] for row in table(folder, "curves-reward") if row["run"] == "shaped-s1"}
     assert (counts["4"], counts["6"]) == ("false", "true")
+
+
+def test_a_dead_run_is_hatched_at_its_own_height_and_nowhere_else(folder: ExperimentFolder) -> None:
+    """F13: a strip over all curves hid the other conditions."""
+    drawn(folder, replace(runs()[0], nonfinite=tuple(range(8, 21))), curves=("reward",))
+    lines = named(folder, "curves-reward")
+    ends = {name: [float(number) for number in re.findall(r"[-\d.]+", path(lines[name]))] for name in lines}
+    strip, run = ends["shaped-s1: gradient not finite, steps 8-20"], ends["shaped-s1 (left out)"]
+    assert len(strip) == 4 and strip[1] == strip[3] == run[-1], "one level stroke where the run ended"
+    assert strip[0] > run[-2], "from after its last step on"
+
+
+def path(group: ElementTree.Element) -> str:
+    line = group.find(f"{SVG}path")
+    assert line is not None
+    return line.get("d", "")
+
+
+def test_conditions_with_different_rewards_have_panels_of_their_own(finished: ExperimentFolder) -> None:
+    assert read(Figure, finished.figures / "curves-truncated.json").panels == ()
+    assert read(Figure, finished.figures / "curves-reward.json").panels == tuple((name,) for name in CONDITIONS)
+    lines, places = named(finished, "curves-reward"), []
+    for condition in CONDITIONS:
+        ys = [float(y) for name in lines if name.startswith(condition) for y in re.findall(r"[ML] [-\d.]+ ([-\d.]+)", path(lines[name]))]
+        places += [min(ys), max(ys)]
+    assert places == sorted(places), "one below the other, and none reaches into the next"
+
+
+def test_expectations_and_stop_rules_are_drawn_over_the_steps_at_which_they_apply(folder: ExperimentFolder) -> None:
+    half = Expectation(id="half-way", metric="reward", at="50%", above=0.6, conditions=("shaped", "inverted"))
+    far = Expectation(id="short", metric="completion_tokens", at="100%", below=-400, conditions=("random",))
+    when = AllOf(all=(Comparison(metric="reward", sign="<", value=0.2), Comparison(metric="reward", slope=5, sign="<=", value=0)))
+    stops = {"shaped": StopRules(rules=(StopRule(id="red_flag-1", when=when, after=10, window=2),))}
+    drawn(folder, expectations=(half, far), stops=stops, curves=("reward", "completion_tokens"))
+    limits = read(Figure, folder.figures / "curves-reward.json").limits
+    assert [(limit.condition, limit.kind, limit.first, limit.last, limit.above, limit.below) for limit in limits] == [
+        ("shaped", "expected", 9, 10, 0.6, None),
+        ("inverted", "expected", 9, 10, 0.6, None),
+        ("shaped", "stops", 10, 20, None, 0.2),
+    ]
+    assert {limit.says for limit in limits} < named(folder, "curves-reward").keys() and "red flag 1, reward < 0.2" in limits[2].says
+    assert "random: expected below -400, steps 19-20 (off this axis)" in named(folder, "curves-completion_tokens")
 
 
 def test_one_huge_value_does_not_flatten_the_rest(folder: ExperimentFolder) -> None:

@@ -44,8 +44,10 @@ def test_values_are_those_of_the_table(project: Path) -> None:
         "colour": 0,
         "mean": False,
         "counts": True,
+        "why": "",
         "values": [0.25, 1.23457e-06],
     }
+    assert plot["lines"][1]["why"] == "nonfinite: gradient norms are not finite from step 41"
     assert [(line["name"], line["counts"], line["mean"], line["colour"]) for line in plot["lines"][1:]] == [
         ("inverted-s3", False, False, 1),
         ("mean", True, True, 0),
