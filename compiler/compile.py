@@ -12,7 +12,9 @@ from compiler.build.graph import Pipeline
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import MODEL_SPECS, Inputs
 from compiler.build.origins import experiment_origins, places_digest
+from compiler.build.others import with_others
 from compiler.build.pipeline import LIVE, Reference
+from compiler.checks import elsewhere
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion, expand
 from compiler.language.experiment import Experiment, experiment
@@ -62,6 +64,12 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     if errors(problems):
         raise Rejected(problems)
     cards = resolve_imports(spec, imported, inputs) if imported else resolve(spec, expansion, inputs)
+    others, wrong = elsewhere.read_others(spec, inputs)
+    problems += [*wrong, *elsewhere.check(spec, expansion, cards.evaluate, others)]
+    if errors(problems):
+        raise Rejected(problems)
+    if others:
+        cards = with_others(cards, expansion, others)
     origins = experiment_origins(spec, expansion, cards, inputs)
     page = cards.page.model_copy(update={"places": places_digest(origins), "judged": inputs.judgements(cards.code())})
     cards = replace(cards, single={**cards.single, "page.card.json": page})

@@ -13,7 +13,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.interpretation import cited, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
-from compiler.language.expand import Expansion
+from compiler.language.expand import Expansion, Run, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.health_profiles import detectors, named, profile_of
 from compiler.language.outside import OutsideSpec
@@ -47,24 +47,28 @@ def analysis_cards(experiment: Experiment, expansion: Expansion, inputs: Inputs)
     }
 
 
+def condition_card(setup: Setup) -> ConditionCard:
+    """A condition as analysis sees it."""
+    return ConditionCard(
+        name=setup.name,
+        role=setup.condition.role,
+        reward=setup.reward.name,
+        gates=tuple(use.card.name for use in setup.reward.gates),
+        supervised=setup.train.algorithm == SFT,
+    )
+
+
+def run_ref(run: Run) -> RunRef:
+    """A run as analysis sees it."""
+    return RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps)
+
+
 class _AnalysisCards:
     def __init__(self, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> None:
         self.experiment, self.spec, self.expansion, self.inputs = experiment, experiment.spec, expansion, inputs
         self.read = section(experiment) if isinstance(experiment.spec, OutsideSpec) else None
-        conditions = [
-            ConditionCard(
-                name=setup.name,
-                role=setup.condition.role,
-                reward=setup.reward.name,
-                gates=tuple(use.card.name for use in setup.reward.gates),
-                supervised=setup.train.algorithm == SFT,
-            )
-            for setup in expansion.setups
-        ]
-        runs = [
-            RunRef(name=run.name, condition=run.setup.name, seed=run.seed, target_steps=run.setup.train.max_steps) for run in expansion.runs
-        ]
-        self.shared: dict[str, Any] = {"experiment": experiment.name, "conditions": tuple(conditions), "runs": tuple(runs)}
+        conditions, runs = tuple(map(condition_card, expansion.setups)), tuple(map(run_ref, expansion.runs))
+        self.shared: dict[str, Any] = {"experiment": experiment.name, "conditions": conditions, "runs": runs}
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
 
     def screen(self) -> ScreenCard:

@@ -19,6 +19,7 @@ from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, MetricUse
 from compiler.language.rewards import DECISIONS, GateUse
 from stages.contracts.algorithms import ALGORITHMS, SFT, AnyTrainCard
+from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import Artifact
 from stages.contracts.code import Version
 from stages.contracts.evaluation import EvaluateCard, Sampling
@@ -53,6 +54,18 @@ class Cards:
         assert isinstance(page, PageCard)
         return page
 
+    @property
+    def conclude(self) -> ConcludeCard:
+        conclude = self.single["analysis/conclude.card.json"]
+        assert isinstance(conclude, ConcludeCard)
+        return conclude
+
+    @property
+    def evaluate(self) -> EvaluateCard | None:
+        evaluate = self.single.get("analysis/evaluate.card.json")
+        assert evaluate is None or isinstance(evaluate, EvaluateCard)
+        return evaluate
+
     def code(self) -> dict[str, Version]:
         """Code versions of all stages of the experiment."""
         cards = (*self.train.values(), *self.single.values(), self.model.card)
@@ -62,9 +75,8 @@ class Cards:
         """(models or datasets, name, commit) of hub repositories that stages read."""
         if self.model.hub:
             yield "models", self.model.path, self.model.revision
-        evaluate = self.single.get("analysis/evaluate.card.json")
         data = [card.data for card in self.train.values()]
-        data += [evaluate.data] if isinstance(evaluate, EvaluateCard) else []
+        data += [self.evaluate.data] if self.evaluate else []
         yield from (("datasets", rows.hub, rows.revision) for rows in data if rows.hub and rows.revision)
 
 
@@ -75,9 +87,15 @@ def resolve(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Car
     single = analysis_cards(experiment, expansion, inputs)
     if any(isinstance(setup.train, SampledSettings) for setup in expansion.setups):
         single["preflight/preflight.card.json"] = cards.preflight()
-    if experiment.spec.evaluation is not None:
-        single["analysis/evaluate.card.json"] = cards.evaluate()
+    if evaluate := evaluate_card(experiment, expansion, inputs):
+        single["analysis/evaluate.card.json"] = evaluate
     return Cards(cards.model, train, single)
+
+
+def evaluate_card(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> EvaluateCard | None:
+    """The card of the shared evaluation; None where there is none."""
+    is_evaluated = experiment.spec.evaluation is not None and experiment.spec.data.evaluation is not None
+    return _TrainingCards(experiment, expansion, inputs).evaluate() if is_evaluated else None
 
 
 def resolve_imports(experiment: Experiment, imported: ImportedRuns, inputs: Inputs) -> Cards:

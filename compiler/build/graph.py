@@ -11,6 +11,7 @@ from compiler.language.expand import Expansion, Run
 from compiler.language.experiment import Experiment
 from compiler.language.outside import CommandSpec, OutsideSpec
 from stages.contracts.algorithms import ALGORITHMS, SFT
+from stages.contracts.analysis_card import OtherCondition
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
@@ -87,6 +88,14 @@ def _of_runs(folder: ExperimentFolder, runs: Iterable[str], *files: Path) -> lis
     return [f"{root}/{run}/{file}" for run in runs for file in texts]
 
 
+def _of_other(other: OtherCondition) -> list[str]:
+    """The files of another experiment's condition that a claim rests on."""
+    folder, measured = ExperimentFolder(RUNS / other.experiment), RUN.imported if other.imported else RUN.evaluation
+    evaluated = [measured] if other.imported or other.evaluation else []
+    untrained = paths(folder.untrained.evaluation) if other.evaluation else ()
+    return [*untrained, *_of_runs(folder, (run.name for run in other.runs), RUN.history, RUN.completions, *evaluated, RUN.health)]
+
+
 class _Stages:
     """The stages of one experiment."""
 
@@ -140,7 +149,8 @@ class _Stages:
         histories, completions, healths = (self._of_runs(file) for file in (RUN.history, RUN.completions, RUN.health))
         files = self._of_runs(RUN.history, RUN.completions, *screened)
         yield self._stage("analyse.screen", (folder.screen_card, *files), healths, "health of every run")
-        deps = (folder.conclude_card, *before, *histories, *completions, *compared, *healths)
+        others = [path for other in self.cards.conclude.elsewhere for path in _of_other(other)]
+        deps = (folder.conclude_card, *before, *histories, *completions, *compared, *healths, *others)
         yield self._stage("analyse.conclude", deps, (folder.findings,), "findings and verdicts")
         deps = (folder.draw_card, folder.conclude_card, folder.findings, *before, *histories, *healths)
         yield self._stage("analyse.draw", deps, (folder.figures,), "figures")

@@ -135,25 +135,26 @@ def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
     conditions, setups = experiment.spec.conditions, {setup.name: setup for setup in expansion.setups}
     for claim, node in experiment.entries(experiment.spec.claims, "claims"):
         yield from _seeds(claim, node, experiment)
-        written = [node.get(*path) for path in (("contrast", "condition"), ("contrast", "against"), ("condition",))]
-        named = [inner for inner in written if inner is not None]
+        paths = (("contrast", "condition"), ("contrast", "against"), ("condition",))
+        named = [inner for path in paths if (inner := node.get(*path)) is not None and not isinstance(inner.value, dict)]
         absent = [unknown("E302.claim", inner.value, conditions, inner.place) for inner in named if inner.value not in conditions]
         yield from absent
         if claim.contrast and claim.contrast.condition == claim.contrast.against:
             other = next((name for name in conditions if name != claim.contrast.condition), "...")
             yield problem("E303", place_of(node, "contrast.against"), condition=claim.contrast.against, other=other)
         sides = [setups[inner.value] for inner in named if inner.value in setups]
-        if not absent and complete and len(sides) == len(named):
+        if not absent and complete and len(sides) == len(named) and claim.elsewhere is None:
             place = place_of(node, "metric")
-            yield from _metric(claim, place, sides, scores)
-            yield from _comparable(claim, place, sides)
+            yield from known_metric(claim, place, sides, scores)
+            if len(sides) == 2 and sides[0].reward.name != sides[1].reward.name:
+                yield from comparable(claim, place, sides)
             if claim.metric in POLICY_LOSSES and any(side.train.algorithm in SAMPLED for side in sides):
                 yield problem("E464", place, claim=claim.id, metric=claim.metric)
-    if any(claim.contrast for claim in experiment.spec.claims):
+    if any(claim.contrast and not claim.elsewhere for claim in experiment.spec.claims):
         yield from _null_control(experiment)
 
 
-def _metric(claim: Claim, place: Place, sides: list[Setup], scores: list[str]) -> Iterator[Diagnostic]:
+def known_metric(claim: Claim, place: Place, sides: list[Setup], scores: list[str]) -> Iterator[Diagnostic]:
     """E305."""
     metrics = [*(f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES), *logged_by_all(sides)]
     if claim.metric in metrics:
@@ -171,10 +172,10 @@ def _metric(claim: Claim, place: Place, sides: list[Setup], scores: list[str]) -
     yield unknown("E305", claim.metric, metrics, place, why=why, example=example)
 
 
-def _comparable(claim: Claim, place: Place, sides: list[Setup]) -> Iterator[Diagnostic]:
-    """E308: a contrast of rewards that are numbers on different scales."""
+def comparable(claim: Claim, place: Place, sides: list[Setup]) -> Iterator[Diagnostic]:
+    """E308: a contrast of rewards that are numbers on different scales. `sides`: two conditions with different rewards."""
     meaning = metric(claim.metric)
-    if meaning is None or meaning.unit not in REWARD_UNITS or len(sides) < 2 or sides[0].reward.name == sides[1].reward.name:
+    if meaning is None or meaning.unit not in REWARD_UNITS:
         return
     is_change = claim.statistic == "change" and sides[1].condition.role == "null_control"
     if not is_change and all(side.train.algorithm != SFT for side in sides):  # without a reward E305 says it

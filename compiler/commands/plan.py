@@ -15,7 +15,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import LIVE, SPECS, Reference, live, named
 from compiler.build.revisions import LOCK
 from compiler.commands.git import commit, extract, git, older_contents
-from compiler.commands.plan_claims import claims_at_risk, cost, undated
+from compiler.commands.plan_claims import claims_at_risk, cost, held_against, undated
 from compiler.commands.plan_reasons import CARD, Reasons, json_object
 from compiler.commands.plan_report import ExperimentPlan, PageState, Plan, StagePlan, markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
@@ -79,7 +79,7 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         making = {
             experiment.name: {stage.makes for stage in experiment.stages if stage.state == "runs"} for experiment in report.experiments
         }
-        return report.model_copy(update={"notes": tuple(undated(compiled, making))})
+        return report.model_copy(update={"notes": (*undated(compiled, making), *held_against(compiled, making))})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         report = _compared(compiled, texts, _at_revision(Path(folder), revision, names), revision, base)
     return report if names else report.model_copy(update={"notes": (*report.notes, *_not_live(revision, references, base or ""))})

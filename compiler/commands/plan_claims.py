@@ -74,7 +74,7 @@ def claims_at_risk(
     `concluded` and `screened` are the older cards; empty if they are not known. To change a rule, or which runs count, once there are data
     makes the claim void: a reviewer must read that here, not on the page.
     """
-    folder, card = ExperimentFolder(RUNS / compiled.experiment.name), _card(compiled)
+    folder, card = ExperimentFolder(RUNS / compiled.experiment.name), compiled.cards.conclude
     verdicts: dict[str, Any] = {}
     with suppress(ArtifactError, OSError):
         verdicts = {verdict.claim: verdict.verdict for verdict in read(Findings, folder.findings).verdicts}
@@ -134,15 +134,21 @@ def _changed_runs(stages: Sequence[StagePlan], new: Sequence[str], runs: Sequenc
     return [([run for run in runs if happens.get(run) == words], words) for words in _SEVERAL]
 
 
-def _card(compiled: Compiled) -> ConcludeCard:
-    card = compiled.cards.single["analysis/conclude.card.json"]
-    assert isinstance(card, ConcludeCard)
-    return card
-
-
 def _compared(card: ConcludeCard, rule: ClaimRule) -> list[str]:
     """Runs of the claim's conditions."""
     return [run.name for run in card.runs if run.condition in rule.sides]
+
+
+def held_against(compiled: Iterable[Compiled], planned: Collection[str]) -> Iterator[str]:
+    """A note for each other experiment whose runs decide claims, where the plan does not tell of it. `planned`: names of experiments."""
+    for each in compiled:
+        for other in each.cards.conclude.elsewhere:
+            claims = [claim.id for claim in each.cards.conclude.claims if claim.elsewhere and claim.elsewhere.name == other.name]
+            if other.experiment not in planned:
+                yield (
+                    f"{each.experiment.name} is concluded from {len(other.runs)} runs of {other.experiment} too (condition "
+                    f"{other.condition.name}; claims: {listed(claims)}); dvc repro makes those that are missing"
+                )
 
 
 def undated(compiled: Iterable[Compiled], making: Mapping[str, Collection[str | None]]) -> list[str]:
@@ -159,7 +165,7 @@ def undated(compiled: Iterable[Compiled], making: Mapping[str, Collection[str | 
 
 def _undated(compiled: Compiled, making: Collection[str | None]) -> Iterator[str]:
     """A rule is committed if HEAD holds it in the spec or, where only words around it changed, on the card of the analysis."""
-    card = _card(compiled)
+    card = compiled.cards.conclude
     places = [compiled.experiment.node("claims", index).place.file for index in range(len(card.claims))]
     files = list(dict.fromkeys((compiled.experiment.document.file, *places)))
     committed_card = ExperimentFolder(RUNS / compiled.experiment.name).conclude_card.as_posix()

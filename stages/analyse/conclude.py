@@ -93,7 +93,7 @@ def _contrasts(evidence: Evidence) -> Iterator[Finding]:
     for pair in pairs:
         yield from (seeds_finding(evidence, pair, f"evaluation.{score}.pass_share", "final") for score in evidence.card.evaluation)
     for claim in evidence.card.claims:
-        if claim.contrast is None or not refusal(claim, conditions, evidence.imported):
+        if claim.contrast is None or not refusal(claim, evidence.conditions, evidence.imported):
             yield seeds_finding(evidence, claim.sides, claim.metric, claim.statistic, everyone=not claim.included_only)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import pandas as pd
 
 from stages.analyse.frames import Run, Window, read_if_there, read_run, read_table, window_of
 from stages.analyse.statistics import Interval, trend
-from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
+from stages.contracts.analysis_card import ConcludeCard, ConditionCard, OtherCondition, RunRef
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, read_attempts, tries
 from stages.contracts.expressions import comparisons
@@ -97,18 +97,25 @@ class Evidence:
     card: ConcludeCard
     preflight: Preflight | None
     runs: list[RunEvidence] = field(default_factory=list)
+    others: list[RunEvidence] = field(default_factory=list)
+    """Runs of other experiments that claims are held against; their names and conditions begin with `<experiment>:`."""
     measures: dict[tuple[str, str, str], Measure] = field(default_factory=dict)
     """By run (`untrained` too), metric and statistic."""
     _sources: dict[tuple[Path, str | None], Source] = field(default_factory=dict)
 
     def runs_of(self, condition: str) -> list[RunEvidence]:
         """Runs of a condition, in the card's order."""
-        return [run for run in self.runs if run.ref.condition == condition]
+        return [run for run in (*self.runs, *self.others) if run.ref.condition == condition]
+
+    @cached_property
+    def conditions(self) -> tuple[ConditionCard, ...]:
+        """This experiment's, and those of other experiments that claims are held against."""
+        return (*self.card.conditions, *(other.condition.model_copy(update={"name": other.name}) for other in self.card.elsewhere))
 
     @cached_property
     def imported(self) -> frozenset[str]:
         """Conditions with an imported run, read or not."""
-        return frozenset(run.ref.condition for run in self.runs if run.place.import_card.exists())
+        return frozenset(run.ref.condition for run in (*self.runs, *self.others) if run.place.import_card.exists())
 
     def sources(self, files: Iterable[tuple[Path, str | None]]) -> tuple[Source, ...]:
         """Files that were read, each with its attempt. Raises OSError when one is missing."""
@@ -151,7 +158,20 @@ def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
         run, measures = _load_run(folder.run(ref.name), ref, conditions[ref.condition], card, untrained)
         evidence.runs.append(run)
         evidence.measures |= {(ref.name, *estimand): measure for estimand, measure in measures.items()}
+    for other in card.elsewhere:
+        _load_other(evidence, ExperimentFolder(folder.root.parent / other.experiment), other)
     return evidence
+
+
+def _load_other(evidence: Evidence, folder: ExperimentFolder, other: OtherCondition) -> None:
+    """Add the runs of another experiment's condition, and their measures."""
+    card = evidence.card.model_copy(update={"evaluation": other.evaluation})
+    untrained = _evaluated(read_evaluation(folder.untrained.evaluation, other.evaluation)[0], other.evaluation)
+    for ref in other.runs:
+        run, measures = _load_run(folder.run(ref.name), ref, other.condition, card, untrained)
+        name = f"{other.experiment}:{ref.name}"
+        evidence.others.append(replace(run, ref=ref.model_copy(update={"name": name, "condition": other.name})))
+        evidence.measures |= {(name, *estimand): measure for estimand, measure in measures.items()}
 
 
 def _load_run(

@@ -13,6 +13,7 @@ from typing import Any
 from stages.analyse.evidence import NOT_EVALUATED, Evidence, Measure, RunEvidence, meaning
 from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
+from stages.contracts.layout import ExperimentFolder
 
 WITH_EXCLUDED = "-with-excluded"
 """Added to the statistic of a finding that counts excluded runs too."""
@@ -212,4 +213,6 @@ def _files(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic
         logs = [run for run in runs if run.log.card_id is not None]
         return [(run.place.imported if run.only_summary else run.place.history, run.log.attempt) for run in logs]
     evaluations = [(run.place.evaluation, run.evaluated_attempt) for run in runs if run.evaluated]
-    return [*(_untrained_files(evidence, name) if statistic == "change" else []), *evaluations]
+    folders = dict.fromkeys(ExperimentFolder(run.place.root.parent) for run in runs if statistic == "change")
+    untrained = [(folder.untrained.evaluation, None) for folder in folders if folder.untrained.evaluation.exists()]
+    return [*untrained, *evaluations]

@@ -52,7 +52,7 @@ def decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> Ver
 
 def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tuple[str, str, dict[str, Any]]:
     """Verdict, sentence, and the fields that only some verdicts have."""
-    refused = refusal(claim, evidence.card.conditions, evidence.imported)
+    refused = refusal(claim, evidence.conditions, evidence.imported)
     if refused or finding is None:
         return "void", f"Void: {refused or 'nothing was computed'}.", {"finding": None}
     groups = {name: seeds_of(finding, evidence, name) for name in claim.sides}
@@ -92,7 +92,7 @@ def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tu
 
 def _losses(evidence: Evidence, seeds: Iterable[SeedValue]) -> str:
     """Runs by the first reason for which each is lost."""
-    reasons = {run.ref.name: run.health.reasons for run in evidence.runs if run.health}
+    reasons = {run.ref.name: run.health.reasons for run in (*evidence.runs, *evidence.others) if run.health}
     lost: dict[str, list[str]] = {}
     for seed in seeds:
         if not seed.included:

@@ -98,6 +98,23 @@ class ScreenCard(AnalysisCard):
     windows: Windows
 
 
+class OtherCondition(Frozen):
+    """A condition of another experiment that claims are held against."""
+
+    experiment: str
+    condition: ConditionCard
+    """Its reward's name begins with `<experiment>:` where the reward is another one than that of the own condition."""
+    runs: tuple[RunRef, ...]
+    evaluation: tuple[str, ...]
+    """Scores of its shared evaluation that mean the same here."""
+    imported: bool = later(False)
+
+    @property
+    def name(self) -> str:
+        """As findings name it."""
+        return f"{self.experiment}:{self.condition.name}"
+
+
 class ConcludeCard(AnalysisCard):
     """`analysis/conclude.card.json`."""
 
@@ -114,6 +131,8 @@ class ConcludeCard(AnalysisCard):
     """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
     expectations: tuple[Expectation, ...] = ()
     """With names and conditions filled in."""
+    elsewhere: tuple[OtherCondition, ...] = later(())
+    """Conditions of other experiments that claims are held against."""
     stops: dict[str, StopRules] = {}
     """Stop rules by condition; conditions without rules have no entry."""
 

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from stages.contracts.artifact import Section
-from stages.contracts.names import OneBound, Slug, exactly_one
+from stages.contracts.names import ExperimentName, OneBound, Slug, exactly_one
+
+
+class Elsewhere(Section):
+    """A condition of another experiment."""
+
+    experiment: ExperimentName = Field(description="The other experiment; of a profile its profile of the same name is meant.")
+    condition: Slug = Field(description="Its condition.")
+
+    @property
+    def name(self) -> str:
+        """As findings name it: `length-ppo:short`."""
+        return f"{self.experiment}:{self.condition}"
+
+
+def _against_form(value: Any) -> str:
+    return "(elsewhere)" if isinstance(value, dict | Elsewhere) else "(name)"
+
+
+Against = Annotated[Annotated[Slug, Tag("(name)")] | Annotated[Elsewhere, Tag("(elsewhere)")], Discriminator(_against_form)]
 
 
 class Contrast(Section):
     """`condition` minus `against`."""
 
     condition: Slug = Field(description="Condition whose change is claimed.")
-    against: Slug = Field(description="Condition it is compared with.")
+    against: Against = Field(description="Condition it is compared with, or {experiment: name, condition: name} of another experiment.")
 
 
 class Needs(Section):
@@ -53,8 +72,15 @@ class ClaimRule(OneBound):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The condition, or the two that are compared."""
-        return (self.contrast.condition, self.contrast.against) if self.contrast else (self.condition or "",)
+        """The condition, or the two that are compared; that of another experiment as `<experiment>:<condition>`."""
+        if self.contrast is None:
+            return (self.condition or "",)
+        return (self.contrast.condition, self.elsewhere.name if self.elsewhere else str(self.contrast.against))
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """The condition of another experiment that it is compared with."""
+        return self.contrast.against if self.contrast and isinstance(self.contrast.against, Elsewhere) else None
 
     @property
     def included_only(self) -> bool:

@@ -50,3 +50,8 @@ class EvaluateCard(Sampling, Artifact):
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]
     code: dict[str, Version]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all scores."""
+        return (*(gate.name for gate in self.scores), *(combined.name for combined in self.combined))

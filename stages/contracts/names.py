@@ -76,7 +76,15 @@ def slugged(name: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))[:SLUG_CHARS].strip("-")
 
 
+def experiment_name(name: str) -> str:
+    """An experiment, or one of its profiles as `experiment@profile`. Raises E206 or E207."""
+    for part in name.split("@", 1):
+        slug(part)
+    return name
+
+
 Slug = Annotated[str, AfterValidator(slug)]
+ExperimentName = Annotated[str, AfterValidator(experiment_name)]
 ProjectPath = Annotated[str, AfterValidator(project_path)]
 HubId = Annotated[str, AfterValidator(hub_id)]
 Share = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "share"})]

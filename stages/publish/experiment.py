@@ -202,14 +202,13 @@ class ExperimentFiles:
         return None
 
     def runs_of_subject(self, subject: str) -> tuple[RunFiles, ...]:
-        """Runs behind a finding's subject: the run, the condition's runs, both sides of a contrast, all of `experiment`, or none."""
+        """Runs behind a finding's subject: the run, the condition's runs, the own runs of a contrast, all of `experiment`, or none."""
         if subject == "experiment":
             return self.runs
         if subject in self.by_name:
             return (self.by_name[subject],)
         names = [condition.name for condition in self.card.conditions]
-        sides = [subject] if subject in names else next(([a, b] for a in names for b in names if subject == f"{a}-vs-{b}"), [])
-        return tuple(run for side in sides for run in self.of_condition(side))
+        return tuple(run for side in subject.split("-vs-") if side in names for run in self.of_condition(side))
 
     def condition(self, name: str) -> ConditionCard:
         return next(condition for condition in self.card.conditions if condition.name == name)

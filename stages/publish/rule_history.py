@@ -97,7 +97,8 @@ class _History:
 
     def _edited_below(self, rule: ClaimRule, data: datetime) -> Iterator[tuple[str, str]]:
         """(what of that on which a claim rests was edited after the data, the same as a cause)."""
-        if rule.included_only and (gates := self._edited_gates(data)):
+        others = [ExperimentFolder(self.folder.root.parent / rule.elsewhere.experiment)] if rule.elsewhere else []
+        if rule.included_only and (gates := [gate for folder in (self.folder, *others) for gate in self._edited_gates(folder, data)]):
             yield f"health gates edited after them: {listed(gates)}", "the health gates that decide which runs count were edited"
         if rule.metric.startswith("evaluation.") and self._edited(self.folder.evaluate_card, _measure, rule.metric.split(".")[1], data):
             yield "the shared evaluation was edited after them", "the shared evaluation that it rests on was edited"
@@ -123,13 +124,13 @@ class _History:
             words, late = f"{words}; {_UNCHANGED}", False
         return words, late
 
-    def _edited_gates(self, data: datetime) -> list[str]:
-        """Names of gates that came, went or changed after the data."""
-        now, before, since = (card and card["gates"] for card in self.versions(self.folder.screen_card, data))
+    def _edited_gates(self, folder: ExperimentFolder, data: datetime) -> list[str]:
+        """Names of gates that came, went or changed after the data; those of another experiment only where its cards tell."""
+        now, before, since = (card and card["gates"] for card in self.versions(folder.screen_card, data))
         if now is None or now == before:
             return []
         edited = [name for name in dict.fromkeys((*now, *since)) if now.get(name) != since.get(name)] if since is not None else []
-        places = self.origins.cards.get("analysis/screen.card.json", {})
+        places = self.origins.cards.get("analysis/screen.card.json", {}) if folder == self.folder else {}
         return edited or [name for name in now if (at := self._date(places.get(f"/gates/{name}")).at) and at > data]
 
     def _edited(self, card: Path, part: Callable[[Any, str], Any], name: str, data: datetime) -> bool:

@@ -8,6 +8,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from compiler.build.graph import SITE_CODE
+from compiler.build.inputs import Inputs
+from compiler.build.pipeline import named
+from compiler.commands.plan_claims import held_against
+from compiler.compile import compile_all, project
 from stages.contracts.code_tree import CodeTree
 
 
@@ -44,6 +48,26 @@ def test_the_stages_of_an_experiment(stages, spec, work):
     assert {"site", "stages/publish/templates", "runs/example/page"} <= set(top["site"]["deps"])
     assert top["site"]["outs"] == [{"build/site": {"cache": False}}]
     assert top["complete"]["deps"][0] == "build/site" and len(top["complete"]["deps"]) == 7
+
+
+def test_a_claim_against_another_experiment_waits_for_its_runs(spec, work):
+    """The profile of a child is held against the parent's profile of the same name."""
+    Path("specs/child.yaml").write_text(
+        "title: t\nparent: example\nchanges: {train.learning_rate: 1.0e-4}\nhypothesis: h\nclaims:\n"
+        "  - {id: better, says: s, metric: evaluation.tests.pass_share, above: 0.0,\n"
+        "     contrast: {condition: shaped, against: {experiment: example, condition: shaped}}}\n"
+    )
+    compiled = compile_all([named("child"), named("child@smoke")], Inputs())
+    stages = [pipeline.stages for pipeline in project(compiled, with_site=False).pipelines if "child" in pipeline.path.as_posix()]
+    waits = [next(stage for stage in each if stage.name == "conclude").deps for each in stages]
+    assert {f"runs/example/shaped-s{seed}/{file}" for seed in (1, 2, 3) for file in ("evaluation.parquet", "health.json")} < set(waits[0])
+    assert "runs/example@smoke/shaped-s1/history.parquet" in waits[1] and "runs/example/" not in str(waits[1])
+    assert list(held_against(compiled[:1], ["child"])) == [
+        "child is concluded from 3 runs of example too (condition shaped; claims: better); dvc repro makes those that are missing"
+    ]
+    assert not list(held_against(compiled[:1], ["child", "example"]))
+    card = compiled[0].cards.conclude
+    assert card.elsewhere[0].evaluation == ("tests",) and card.elsewhere[0].condition.reward == "shaped"
 
 
 def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():

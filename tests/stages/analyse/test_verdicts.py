@@ -13,8 +13,9 @@ from synthetic import CONDITIONS, Run, claim_rule, complete, write_cards
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
 from stages.analyse.verdicts import refusal
+from stages.contracts.analysis_card import OtherCondition, RunRef
 from stages.contracts.artifact import read
-from stages.contracts.claim import ClaimRule, Contrast
+from stages.contracts.claim import ClaimRule, Contrast, Elsewhere
 from stages.contracts.finding import Findings
 from stages.rules import beside, bound_text
 
@@ -148,6 +149,35 @@ def test_what_is_printed_lies_where_the_number_lies() -> None:
     for margin in (0.05, -0.3, 0.0, 1e6, 0.1 + 0.2):
         for x in margin + rng.normal(0, 1, 200) * 10.0 ** rng.integers(-14, 1, 200):
             assert np.sign(float(beside(float(x), margin)) - margin) == np.sign(float(x) - margin)
+
+
+def test_a_claim_is_decided_against_a_condition_of_another_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Welch's interval, from the other experiment's own files; its run that fails a health gate does not count, and a loss is named."""
+    monkeypatch.chdir(tmp_path)
+    before = [Run("shaped", seed, passed=passed) for seed, passed in enumerate((8, 9, 11, 20), 1)]
+    before[3].truncated_from = 1
+    other = complete(tmp_path, "before", before)
+    screen(other.root)
+    own = [Run("shaped", seed, passed=passed) for seed, passed in enumerate((18, 17, 16), 1)]
+    folder = complete(tmp_path, "after", own)
+    pair = Contrast(condition="shaped", against=Elsewhere(experiment="before", condition="shaped"))
+    fields: dict[str, Any] = {"metric": "evaluation.tests.pass_share", "contrast": pair, "direction": "above"}
+    rules = (claim_rule(id="better", margin=0.0, **fields), claim_rule(id="four", margin=0.0, seeds=4, **fields))
+    refs = tuple(RunRef(name=run.name, condition="shaped", seed=run.seed, target_steps=run.target) for run in before)
+    others = (OtherCondition(experiment="before", condition=CONDITIONS[0], runs=refs, evaluation=("tests",)),)
+    write_cards(folder, own, claims=rules, elsewhere=others)
+    screen(folder.root)
+    conclude(folder.root)
+    conclusions = read(Findings, folder.findings)
+    finding = next(each for each in conclusions.findings if each.id == "shaped-vs-before:shaped/evaluation.tests.pass_share/final")
+    welch = stats.ttest_ind([0.9, 0.85, 0.8], [0.4, 0.45, 0.55], equal_var=False).confidence_interval(0.95)
+    assert (finding.low, finding.high) == pytest.approx(tuple(welch))
+    assert [seed.run for seed in finding.seeds if not seed.included] == ["before:shaped-s4"]
+    assert "runs/before/shaped-s1/evaluation.parquet" in {source.path for source in finding.sources}
+    assert not [each.id for each in conclusions.findings if each.subject.startswith("before:")]
+    better, four = conclusions.verdicts
+    assert better.verdict == "supported" and "shaped minus before:shaped" in better.why
+    assert four.verdict == "void" and "before:shaped has 3 of the 4 seeds needed (before:shaped-s4: gate truncated" in four.why
 
 
 def test_an_end_just_inside_the_margin_is_printed_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
