@@ -15,6 +15,7 @@ from stages.contracts.diagnostic import Diagnostic, Note, Place, escaped
 from stages.contracts.files import FileRefused, load_table
 
 CATALOGUE = Path(__file__).parent / "errors.yaml"
+ELSEWHERE = Path(__file__).parent / "elsewhere.yaml"
 
 SECRET = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
@@ -54,6 +55,13 @@ def catalogue() -> Mapping[str, Mapping[str, str]]:
     return {code: {**entries[code.partition(".")[0]], **texts} for code, texts in entries.items()}
 
 
+@functools.cache
+def elsewhere() -> Mapping[str, Mapping[str, str]]:
+    """Code -> words of other tools that octavo does not have, each with what to do instead."""
+    words: dict[str, dict[str, str]] = load_table(ELSEWHERE)
+    return words
+
+
 def problem(code: str, place: Place | None = None, note: Place | None = None, **facts: Any) -> Diagnostic:
     """A message of the catalogue. `code`: such as `E304`, or `E361.kl` for one of its forms; `note`: the place that its note is about.
 
@@ -66,13 +74,16 @@ def problem(code: str, place: Place | None = None, note: Place | None = None, **
 
 
 def unknown(code: str, word: str, known: Iterable[str], place: Place | None, note: Place | None = None, **facts: Any) -> Diagnostic:
-    """A message about a word that is not one of the known ones. Where one of them is like it, the message suggests that one.
+    """A message about a word that is not one of the known ones. Where one of them is like it, the message suggests that one; for a word
+    of another tool it says what octavo has in its place.
 
     Facts of its own: `$word`, `$known`, and `$first` of them. The entry's `fix` is for words that are like none, its `meant` for others.
     """
     words = list(known)
     meant, texts = nearest(word, words), catalogue()[code]
     message = problem(code, place, note, word=word[:80], known=words, first=words[0] if words else "...", **facts)
+    if instead := elsewhere().get(code, {}).get(word):
+        return replace(message, fix=instead)
     if meant is None:
         return message
     fix = Template(texts.get("meant", "write `$meant`")).substitute(facts, meant=meant)

@@ -14,7 +14,7 @@ from compiler.build.interpretation import cited, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
 from compiler.language.expand import Expansion, Run, Setup
-from compiler.language.experiment import Experiment
+from compiler.language.experiment import Experiment, with_profile
 from compiler.language.health_profiles import detectors, named, profile_of
 from compiler.language.outside import OutsideSpec
 from compiler.problems import shown
@@ -30,7 +30,7 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact, ArtifactError
-from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard
+from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard, ShownDetector
 from stages.contracts.plugin import DETECTORS
 
 P = TypeVar("P", Action, Contingency)
@@ -94,7 +94,8 @@ class _AnalysisCards:
         return each[first.name], {name: profile for name, profile in each.items() if profile != each[first.name]}
 
     def conclude(self) -> ConcludeCard:
-        setups, asked = self.expansion.setups, {question.show for question in self.spec.questions}
+        setups, shown = self.expansion.setups, [question.show for question in self.spec.questions]
+        asked = {"anomalies" if isinstance(show, ShownDetector) else show for show in shown}
         return ConcludeCard(
             **self.shared,
             evaluation=self.scores,
@@ -120,7 +121,8 @@ class _AnalysisCards:
         return DrawCard(**self.shared, evaluation=self.scores, curves=self.curves(), code=code)
 
     def page(self) -> PageCard:
-        spec, prose = self.spec, Path(self.experiment.document.file).with_suffix(".md")
+        spec, changed = self.spec, parent_changes(self.experiment)
+        prose = Path(self.experiment.document.file).with_suffix(f".{self.experiment.profile}.md" if self.experiment.profile else ".md")
         proper = (self.experiment.proper or self.experiment).spec
         first, others = self._profiles()
         profiles = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
@@ -139,7 +141,9 @@ class _AnalysisCards:
             evaluation=self.scores,
             curves=self.curves(),
             parent=spec.parent,
-            changes=parent_changes(self.experiment),
+            changes=changed[1],
+            changed_from=changed[0],
+            because=self._because(),
             hypothesis=_one_line(spec.hypothesis),
             questions=tuple(question.model_copy(update={"ask": _one_line(question.ask)}) for question in spec.questions),
             actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
@@ -155,6 +159,12 @@ class _AnalysisCards:
             if interpretation := read_beside(self.experiment):
                 return cited(self.experiment, interpretation)
         return ()
+
+    def _because(self) -> dict[str, tuple[str, ...]]:
+        """Of conditions whose reward has examples with a reason."""
+        texts = {name: tuple(_one_line(example.because) for example in reward.examples) for name, reward in self.spec.rewards.items()}
+        rewards = {setup.name: texts.get(setup.reward.declared or "", ()) for setup in self.expansion.setups}
+        return {name: reasons for name, reasons in rewards.items() if any(reasons)}
 
     def curves(self) -> tuple[str, ...]:
         if self.read:  # mapped metrics, the usual ones first; a summary has no curves
@@ -178,7 +188,14 @@ def _with_short_texts(plan: P) -> P:
     return plan.model_copy(update={key: _one_line(text) for key in ("do", "because") if (text := getattr(plan, key, None)) is not None})
 
 
-def parent_changes(experiment: Experiment) -> tuple[ChangeWords, ...]:
-    """The whole difference to the parent; () without one."""
-    changes = differences(experiment.parent, experiment.proper or experiment) if experiment.parent is not None else ()
-    return tuple(ChangeWords(key=change.key, before=shown(change.before), after=shown(change.after)) for change in changes)
+def parent_changes(experiment: Experiment) -> tuple[str, tuple[ChangeWords, ...]]:
+    """Name of the parent's profile that a profile is compared with, else empty; and the whole difference. ("", ()) without a parent."""
+    parent = experiment.proper.parent if experiment.proper else experiment.parent
+    if parent is None:
+        return "", ()
+    if experiment.profile and experiment.profile in parent.spec.profiles:
+        parent = with_profile(parent, experiment.profile)
+    changes = tuple(
+        ChangeWords(key=each.key, before=shown(each.before), after=shown(each.after)) for each in differences(parent, experiment)
+    )
+    return parent.name if parent.profile else "", changes

@@ -38,6 +38,7 @@ def logged_by_any(setups: Iterable[Setup]) -> list[str]:
 def question_metrics(expansion: Expansion) -> list[str]:
     """Metrics that a question may name: what some condition logs, and scores of the shared evaluation."""
     scores = [f"evaluation.{use.card.name}.{measure}" for use in expansion.scores for measure in EVALUATION_MEASURES[:2]]
+    scores += [f"evaluation.{score.name}.pass_share" for score in expansion.combined]
     return [*logged_by_any(expansion.setups), *scores]
 
 

@@ -16,7 +16,7 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import as_comparison, is_decided
 from compiler.language.family import with_changes
-from compiler.language.health_profiles import PROFILES
+from compiler.language.health_profiles import PROFILES, detectors, profile_of
 from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors, listed, nearest, problem, unknown
 from stages.contracts.algorithms import SFT
@@ -24,6 +24,7 @@ from stages.contracts.analysis_card import Bound
 from stages.contracts.claim import Claim
 from stages.contracts.diagnostic import Diagnostic, Note, Place
 from stages.contracts.history import EVALUATION_MEASURES, POLICY_LOSSES, REWARD_UNITS, SAMPLED, metric
+from stages.contracts.page_card import ShownDetector, ShownMetric
 from stages.contracts.plugin import DETECTORS, kinds, load
 
 
@@ -76,8 +77,9 @@ def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
     asked = [
         (question.show.metric, node.get("show", "metric"), why)
         for question, node in experiment.entries(spec.questions, "questions")
-        if not isinstance(question.show, str)
+        if isinstance(question.show, ShownMetric)
     ]
+    yield from _shown_detectors(experiment, expansion)
     if experiment.profile is None:
         why = "no page could show whether the action has moved it"
         for index, action in enumerate(spec.actions):
@@ -93,6 +95,17 @@ def answers(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
         change = node.get("change")
         if change is not None and change.value:
             yield from _change(experiment, change)
+
+
+def _shown_detectors(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic]:
+    """E218: a question about a detector that looks at no run."""
+    health = experiment.spec.health
+    profiles = {profile_of(health.profile, setup.train.algorithm) for setup in expansion.setups} & {*PROFILES}
+    looking = sorted({card.kind for profile in profiles for card in detectors(profile, health.detectors)})
+    for question, node in experiment.entries(experiment.spec.questions, "questions"):
+        if isinstance(question.show, ShownDetector) and profiles and question.show.detector not in looking:
+            place = place_of(node, "show.detector", "show")
+            yield unknown("E218.question", question.show.detector, looking, place, all=", ".join(looking))
 
 
 def _change(experiment: Experiment, change: Node) -> Iterator[Diagnostic]:

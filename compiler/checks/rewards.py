@@ -47,6 +47,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield from _needed(gates)
             steps = [setup.train.max_steps for setup in expansion.setups if setup.reward.declared == name]
             yield from _phases(reward, node, None if experiment.profile else min(steps, default=None))
+            yield from _own_weights(reward, gates, node)
             if reward.combine == "weighted":
                 yield from _weights(reward, gates, node)
                 yield from _counted(name, reward, gates, expansion)
@@ -150,17 +151,43 @@ def _needed(gates: tuple[GateUse, ...]) -> Iterator[Diagnostic]:
 
 
 def _phases(reward: Reward, node: Node, steps: int | None) -> Iterator[Diagnostic]:
-    """E348 phases that do not rise, E352 ones that begin too late. `steps`: of the shortest run; None in a profile."""
+    """E348 phases that do not rise, E352 ones that hold at no step. `steps`: of the shortest run; None in a profile."""
     before = -1.0
     for index, phase in enumerate(reward.curriculum):
-        place, start = node.value["curriculum"].value[index].value["from"].place, 100 * phase.begins
+        place, start = _from(node, index), 100 * phase.begins
+        following = reward.curriculum[index + 1].begins if index + 1 < len(reward.curriculum) else 1.0
         if phase.begins <= before:
             yield problem("E348", place, start=start, before=100 * before)
         elif phase.begins >= 1:
             yield problem("E352", place, start=start)
         elif steps is not None and phase.begins > (steps - 1) / steps:
             yield problem("E352.late", place, start=start, steps=steps, last=f"{100 * (steps - 1) / steps:.3g}")
+        elif (
+            steps is not None
+            and phase.begins < following < 1
+            and not any(phase.begins <= step / steps < following for step in range(steps))
+        ):
+            yield problem("E352.over", place, _from(node, index + 1), start=start, steps=steps, following=100 * following)
         before = max(before, phase.begins)
+
+
+def _own_weights(reward: Reward, gates: tuple[GateUse, ...], node: Node) -> Iterator[Diagnostic]:
+    """E353: the weights at the gates hold up to the first phase, and this one begins with the training."""
+    first = reward.curriculum[0] if reward.curriculum else None
+    if first is None or first.begins > 0:
+        return
+    other = [
+        (gate, weight) for gate in gates if (weight := gate.node.get("weight")) and gate.card.weight != first.weights.get(gate.card.name)
+    ]
+    if other:
+        gate, weight = other[0]
+        facts = {"gate": gate.card.name, "weight": f"{100 * (gate.card.weight or 0):g}"}
+        yield problem("E353", _from(node, 0), weight.place, **facts)
+
+
+def _from(node: Node, phase: int) -> Place:
+    place: Place = node.value["curriculum"].value[phase].value["from"].place
+    return place
 
 
 def _counted(name: str, reward: Reward, gates: tuple[GateUse, ...], expansion: Expansion) -> Iterator[Diagnostic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,5 +72,21 @@ def _degenerate(card: Reward, rows: Mapping[str, Mapping[str, Any]], node: Node)
         text = json.dumps(probe.text if len(probe.text) <= 40 else f"{probe.text[:40].rstrip()} ...", ensure_ascii=False)
         example = f"{{completion: {text}, row: {next(iter(wanted))}, expect: {probe.reward:g}}}"
         declared = f"; or, if it may, say so: `- {example}`" if len(probe.text) <= 40 else ""
-        facts = {"text": text, "name": probe.name, "reward": probe.reward, "highest": highest(card), "declared": declared}
-        yield problem("E398" if refused else "W398", node.key or node.place, None, **facts)
+        top = highest(card)
+        rights = [example.completion for example in card.examples if example.expect >= top]
+        facts = {"text": text, "name": probe.name, "reward": probe.reward, "highest": top, "fix": _gate_against(probe.text, rights, card)}
+        yield problem("E398" if refused else "W398", node.key or node.place, None, **facts, declared=declared)
+
+
+def _gate_against(text: str, rights: Sequence[str], card: Reward) -> str:
+    """What to write so that a text without skill fails and the best examples still pass."""
+    shortest = min(map(len, rights), default=10)
+    if len(text) < shortest:
+        rule = f"min_chars: {max(len(text) + 1, min(10, shortest))}"
+    elif len(text.split()) > 1 and len(set(text.split())) == 1:
+        rule = r"pattern: '(?s)(?!(\S+)(\s+\1){9}).*'"  # not one word ten times
+    else:
+        return "show with an example what a better answer earns: the best one so far looks no different"
+    if card.combine == "weighted":
+        return f"add a gate `filled: {{kind: format, {rule}, weight: 0.0}}` and a penalty `unfilled: {{when: filled.fail, set: 0.0}}`"
+    return f"add a gate that fails it, such as `filled: {{kind: format, {rule}, on_fail: 0.0}}`"

@@ -62,13 +62,16 @@ def experiment(document: Document, stem: str, profile: str | None, read: Read) -
     except Rejected as rejected:
         raise Rejected([*rejected.diagnostics, *problems], rejected.sources) from None
     proper = Experiment(stem, None, _spec(family.root, problems), family.root, document, parent)
-    if profile is None:
-        return proper
+    return proper if profile is None else with_profile(proper, profile)
+
+
+def with_profile(proper: Experiment, profile: str) -> Experiment:
+    """An experiment with one of its profiles applied. Raises Rejected with E320 for an unknown one, and E2xx."""
     over = proper.root.get("profiles", profile)
     if over is None:
         raise Rejected([_no_profile(proper, profile)])
     root = overlay(Node({key: node for key, node in proper.root.value.items() if key != "profiles"}, proper.root.place), over, "profile")
-    return Experiment(stem, profile, _spec(root), root, document, parent, proper)
+    return Experiment(proper.stem, profile, _spec(root), root, proper.document, proper.parent, proper)
 
 
 def profiles(document: Document, stem: str, read: Read) -> list[str]:

@@ -23,9 +23,21 @@ class ShownMetric(Frozen):
     metric: str = Field(min_length=1, max_length=200, description="A history metric such as `entropy`, or `evaluation.<score>.pass_share`.")
 
 
+class ShownDetector(Frozen):
+    """What one detector saw in each condition, and in which runs it could not look."""
+
+    detector: str = Field(min_length=1, max_length=200, description="Kind of a detector of the health profile, such as `spikes`.")
+
+
+def _show_form(value: Any) -> str:
+    if isinstance(value, ShownDetector) or (isinstance(value, dict) and "detector" in value):
+        return "(detector)"
+    return "(metric)" if isinstance(value, dict | ShownMetric) else "(section)"
+
+
 Show = Annotated[
-    Annotated[Answers, Tag("(section)")] | Annotated[ShownMetric, Tag("(metric)")],
-    Discriminator(lambda value: "(metric)" if isinstance(value, dict | ShownMetric) else "(section)"),
+    Annotated[Answers, Tag("(section)")] | Annotated[ShownMetric, Tag("(metric)")] | Annotated[ShownDetector, Tag("(detector)")],
+    Discriminator(_show_form),
 ]
 
 
@@ -33,7 +45,9 @@ class Question(Frozen):
     """A question with what is computed to answer it."""
 
     ask: str = Field(min_length=1, max_length=1000, description="The question, as the page shows it.")
-    show: Show = Field(description="`signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, or {metric: name}.")
+    show: Show = Field(
+        description="`signal`, `reward`, `loss`, `anomalies`, `completion`, `claims`, `attempts`, {metric: name}, or {detector: kind}."
+    )
 
 
 class ChangeWords(Frozen):
@@ -151,7 +165,11 @@ class PageCard(AnalysisCard):
     parent: str | None = None
     """Experiment that this one changes."""
     changes: tuple[ChangeWords, ...] = ()
-    """The whole difference to the parent."""
+    """The whole difference to the parent, or of two profiles of one name."""
+    changed_from: str = ""
+    """Name of what `before` is of, where it is not the parent itself: its profile of the same name."""
+    because: dict[str, tuple[str, ...]] = {}
+    """Condition -> why each example of its reward earns what it does, in the spec's order. Words are not on the cards of stages."""
     unavailable: tuple[str, ...] = ()
     """Of imported runs: metrics that the source does not have, as the author says."""
     hypothesis: str = ""

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.artifact import load_json
 from stages.contracts.code import Judgement
@@ -58,14 +60,26 @@ def codes(experiment: ExperimentFiles) -> list[tuple[str, str]]:
     return [*rows, ("page", code_words(experiment.card.code))]
 
 
-def setting_groups(experiment: ExperimentFiles) -> dict[str, list[tuple[str, str, Origin | None, str]]]:
-    """Title -> (key, value, origin, conditions that hold the value; empty when all do) of every value of the train cards but the reward
+class Setting(NamedTuple):
+    """A value of the train cards."""
+
+    key: str
+    value: str
+    means: str
+    """What the key is for, as the reference of specs says it; empty where it says nothing."""
+    origin: Origin | None
+    only: str
+    """Conditions that hold the value; empty when all do."""
+
+
+def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
+    """Title -> settings of every value of the train cards but the reward
     (a section of its own) and the seed."""
     groups = {title: list(_settings(experiment, group)) for group, title in GROUPS.items()}
     return {title: rows for title, rows in groups.items() if rows}
 
 
-def _settings(experiment: ExperimentFiles, group: str) -> Iterator[tuple[str, str, Origin | None, str]]:
+def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:
     cards = {run.ref.condition: (run.ref, run.card) for run in reversed(experiment.runs) if run.card}
     first = {condition.name: cards[condition.name] for condition in experiment.card.conditions if condition.name in cards}
     holders: dict[str, dict[str, list[str]]] = {}
@@ -75,7 +89,18 @@ def _settings(experiment: ExperimentFiles, group: str) -> Iterator[tuple[str, st
     for pointer, conditions_by_value in holders.items():
         for value, conditions in conditions_by_value.items():
             only = "" if len(conditions) == len(first) else ", ".join(conditions)
-            yield setting_key(pointer, group), value, experiment.origin(first[conditions[0]][0], pointer), only
+            ref, card = first[conditions[0]]
+            yield Setting(setting_key(pointer, group), value, _meaning(card, pointer), experiment.origin(ref, pointer), only)
+
+
+def _meaning(card: BaseModel, pointer: str) -> str:
+    """The description of the field at a pointer, without what a spec's author would need: the text after the first `;`."""
+    *way, last = pointer.removeprefix("/").split("/")
+    model: Any = card
+    for part in way:
+        model = getattr(model, part, None)
+    field = type(model).model_fields.get(last) if isinstance(model, BaseModel) else None  # versions are no model
+    return (field.description or "").partition(";")[0] if field else ""
 
 
 def setting_key(pointer: str, group: str) -> str:

@@ -95,9 +95,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
 
 
 def _prose(experiment: ExperimentFiles, facts: Facts, claims: Sequence[ClaimView], words: Mapping[str, Any]) -> Prose | None:
-    """None when the spec has no interpretation, and on a profile's page: it is about the full experiment. `words`: what templates of
-    sections are filled with."""
-    if experiment.card.prose is None or experiment.card.profile is not None:
+    """None when there is no interpretation. A profile has its own, for its numbers are others. `words`: what templates of sections are
+    filled with."""
+    if experiment.card.prose is None:
         return None
     macros: dict[str, Any] = {name: environment().get_template(f"{name}.html.j2").module for name in ("pictures", "gates")}
     pictures = {picture.figure.name.removeprefix("curves-"): picture for section in words["drawn"].values() for picture in section}

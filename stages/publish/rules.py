@@ -1,4 +1,4 @@
-"""Expectations, stop rules, actions and contingency plans: what the templates say of them, and where the spec has them."""
+"""Claimed metrics, expectations, stop rules, actions and contingency plans: what the templates say of them, and where the spec has them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def rules(experiment: ExperimentFiles) -> dict[tuple[str, str, str], list[Ruled]
     for result in experiment.conclusions.rules:
         groups.setdefault((result.condition, result.rule, result.says), []).append(result)
     return groups
+
+
+def claimed_metric(experiment: ExperimentFiles) -> str:
+    """The shared evaluation's number that a reader looks at first: that of the first claim on it, else its first score's pass share;
+    empty without a shared evaluation."""
+    claimed = (
+        claim.metric for claim in (experiment.conclude.claims if experiment.conclude else ()) if claim.metric.startswith("evaluation.")
+    )
+    return next(claimed, f"evaluation.{experiment.card.evaluation[0]}.pass_share" if experiment.card.evaluation else "")
 
 
 def expectation_place(experiment: ExperimentFiles, expectation: str) -> Origin | None:

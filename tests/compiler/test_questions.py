@@ -36,11 +36,20 @@ def test_a_question_asks_conclude_for_what_it_needs(files, compiled, spec):
     assert changed == {"runs/example/page.card.json", "runs/example/analysis/conclude.card.json"}
 
 
+def test_a_question_about_a_detector_asks_conclude_for_its_counts(compiled, spec):
+    experiment = compiled(asking(spec, '{ask: "Were there spikes?", show: {detector: spikes}}'))
+    assert conclude(experiment).asked == ("anomalies",)
+    assert experiment.cards.page.questions[0].show.detector == "spikes"
+
+
 @pytest.mark.parametrize(
     ("question", "code"),
     [
         ('{ask: "", show: signal}', "E205"),
         ('{ask: "x", show: signall}', "E204"),
+        ('{ask: "x", show: {detector: spike}}', "E218"),
+        ('{ask: "x", show: {detector: value_fit}}', "E218"),  # of PPO's profile, which looks at no run of this spec
+        ('{ask: "x", show: {detector: spikes}}', None),
         ('{ask: "x", show: {metric: evaluation.tests.pass_share}}', None),
     ],
 )

@@ -91,6 +91,8 @@ def test_a_profile_is_no_evidence_and_may_have_too_few_seeds_and_be_shorter_than
         ("weight: 80%", "weight: 0.80001", "E346"),
         ("from: 50%", "from: 91%", ""),
         ("from: 50%", "from: 92%", "E352"),
+        ("from: 25%", "from: 0%", "E353"),
+        ("from: 25%", "from: 42%", "E352"),
         ("from: 50%", "from: 100%", "E352"),
         ("from: 50%", "from: -1%", "E208"),
         ("    penalties:", "    cap: 50%\n    penalties:", "E203"),

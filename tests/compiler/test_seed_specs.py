@@ -13,7 +13,7 @@ from compiler.commands.doctor import examine, live_needs
 from compiler.compile import Compiled, compile_all
 
 ROOT = Path(__file__).parents[2]
-SPECS = ("deceptive-proofs", "ocaml-syntax", "length-ppo", "length-ppo-low-lr")
+SPECS = ("deceptive-proofs", "ocaml-syntax", "ocaml-syntax-curriculum", "length-ppo", "length-ppo-low-lr")
 UNPINNED = "kiranpg/ocaml-training-problems"
 """Its commit is not known where this was written; `octavo compile --update` pins it where the hub can be asked."""
 
@@ -60,11 +60,15 @@ def test_seed_1(project: Path):
     assert (scores["tactic"], scores["type"], scores["other"], scores["timeout"], scores["syntax"]) == (1.0, 0.7, 0.5, 0.5, 0.3)
     assert example.cards.train["ut-inverted"].reward.invert
     assert example.cards.train["zero-reward"].null_control
-    rule = json.loads(card.model_dump_json())["stop"]
-    assert "zero_signal_share" in json.dumps(rule) and "15" in json.dumps(rule)
-    assert "stop" not in json.loads(example.cards.train["zero-reward"].model_dump_json()), "a null control is never stopped"
+    rule = json.dumps(json.loads(card.model_dump_json())["stop"])
+    assert "reward_std" in rule and "0.05" in rule and "15" in rule
+    others = [condition for condition in example.cards.train if condition != "fv-shaped"]
+    assert not any("stop" in json.loads(example.cards.train[name].model_dump_json()) for name in others), "as in the analysis"
+    spikes = next(each for each in example.cards.single["analysis/screen.card.json"].detectors if each.kind == "spikes")
+    assert "loss" in spikes.settings["metrics"]
+    assert len(example.experiment.spec.actions) == 5, "its five improvements"
     assert example.cards.single["analysis/conclude.card.json"].claims[0].metric == "evaluation.deceptive.pass_share"
-    assert len(example.experiment.spec.questions) == 5
+    assert len(example.experiment.spec.questions) == 6
 
 
 def test_seed_2(project: Path):
@@ -73,12 +77,22 @@ def test_seed_2(project: Path):
     assert (card.model.path, card.model.adapter.r, card.model.adapter.lora_alpha) == ("Qwen/Qwen2.5-Coder-1.5B-Instruct", 32, 64)
     assert (card.train.learning_rate, card.train.temperature, card.train.num_generations) == (5e-6, 0.9, 6)
     assert {gate.name: gate.weight for gate in card.reward.gates} == {"structure": 0.05, "types": 0.2, "compile": 0.1, "tests": 0.65}
-    assert [(phase.begins, phase.weights["types"]) for phase in card.reward.curriculum] == [(0.0, 0.4), (0.5, 0.25)]
+    assert card.reward.curriculum == (), "5/20/10/65 at every step"
     assert card.reward.penalties[0].set == 0.0, "a runaway answer earns nothing (x0.3 still paid for it)"
     spec = example.experiment.spec
-    assert [len(spec.stop.red_flags), len(spec.stop.green_lights), len(spec.expect)] == [2, 2, 6]
+    assert [len(spec.stop.red_flags), len(spec.stop.green_lights), len(spec.expect)] == [5, 5, 14]
     assert [action.id for action in spec.actions] == ["warmer", "larger-groups", "faster", "longer"]
-    assert [plan.id for plan in spec.contingency] == ["staged-weights", "stronger-model", "read-completions"]
+    assert [plan.id for plan in spec.contingency] == ["staged-weights", "stronger-model", "read-completions", "read-gibberish"]
+
+
+def test_seed_2_option_a_is_a_child_whose_plan_stands_in_the_parent(project: Path):
+    child = compiled("ocaml-syntax-curriculum")
+    reward = child.cards.train["staged"].reward
+    assert {gate.name: gate.weight for gate in reward.gates} == {"structure": 0.1, "types": 0.4, "compile": 0.3, "tests": 0.2}
+    assert [(phase.begins, phase.weights["tests"]) for phase in reward.curriculum] == [(0.33, 0.5), (0.67, 0.65)]
+    plan = next(plan for plan in compiled("ocaml-syntax").experiment.spec.contingency if plan.id == "staged-weights")
+    changes = child.experiment.spec.changes
+    assert json.loads(json.dumps(plan.change)) == json.loads(json.dumps(changes)), "what the parent planned is what the child does"
 
 
 def test_seed_3(project: Path):

@@ -29,6 +29,8 @@ ASKED = (
     Question(ask="What holds?", show="claims"),
     Question(ask="How many attempts?", show="attempts"),
     Question(ask="And `completion_tokens`?", show={"metric": "completion_tokens"}),
+    Question(ask="Were there spikes?", show={"detector": "spikes"}),
+    Question(ask="Does every group still differ?", show={"detector": "truncation"}),
     Question(ask="And the tests?", show={"metric": "evaluation.tests.pass_share"}),
 )
 
@@ -75,7 +77,9 @@ def rows(section: str) -> list[list[str]]:
 
 def test_signal(answered: dict[str, str]) -> None:
     section = answered["Did reward_std collapse?"]
-    assert short(section) == "No. No run of shaped, inverted and random collapsed. zero: without a signal by design, as a null control."
+    assert short(section) == (
+        "Collapse of the reward signal: in no run of shaped, inverted and random. zero: without a signal by design, as a null control."
+    ), "no Yes or No: whether the question asks for the signal or for its loss is not known"
     table = rows(section)
     assert table[3] == ["zero (null control: expected)", "1.00", "1.00", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"]
     assert table[0][3:] == ["0 of 3", "none"]
@@ -94,7 +98,7 @@ def test_loss_is_said_to_be_no_progress(answered: dict[str, str]) -> None:
     text = plain(answered["Did loss decrease meaningfully?"])
     assert "The loss does not answer that. Its absolute change: shaped 0.00" in text
     assert "GRPO's logged loss is no measure of progress" in text and "%" not in text
-    assert "Look at the change on the shared evaluation instead (tests): shaped: +" in text
+    assert "Look at share that passes tests, shared evaluation instead: shaped: +" in text
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "sft", "command", "imported"])
@@ -106,13 +110,22 @@ def test_no_algorithms_loss_is_taken_for_learning(algorithm: str) -> None:
 
 def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str]) -> None:
     section = answered["Were there any anomalies <script>?"]
-    assert short(section) == "Yes. Detectors warn about 6 of 12 runs."
+    assert short(section) == "Warnings of any detector: 6 of 12 runs, of atoms, truncation and collapse."
     assert ["inverted", "truncation", "1 of 3", "inverted-s2 step 11"] in rows(section)
     assert ["zero (null control: expected)", "collapse", "3 of 3", "zero-s1 step 1 , zero-s2 step 1 , zero-s3 step 1"] in rows(section)
     assert "Did not finish: random-s3 (verifier)." in plain(section)
     assert "spikes (not applicable: grad_norm, entropy: 20 rows, 21 are needed" in plain(section)
     assert "Their health is not known there." in plain(section) and plain(section).count("the run was not resumed") == 1
     assert "<script" not in section and "anomalies <script>?" in plain(section)
+
+
+def test_a_detectors_answer_tells_looked_from_not_applicable(answered: dict[str, str]) -> None:
+    spikes = short(answered["Were there spikes?"])
+    assert spikes.startswith("Spikes: not known, the detector looked at no run. Not applicable in 11 runs: grad_norm, entropy: 20 rows, 21 are")
+    assert "In 1 run" not in spikes and "Yes" not in spikes and "No." not in spikes
+    section = answered["Does every group still differ?"]
+    assert short(section) == "Truncation: inverted in 1 of 3 runs."
+    assert ["inverted", "1 of 3", "inverted-s2 step 11"] in rows(section) and ["shaped", "0 of 3", "none"] in rows(section)
 
 
 def test_completion(answered: dict[str, str]) -> None:
@@ -144,7 +157,7 @@ def test_without_findings_nothing_is_made_up(project: Path) -> None:
         read(Health, path)
         path.unlink()
     sections = ask(folder, *ASKED[:1], *ASKED[2:5])
-    assert short(sections[0]).startswith("Not known: the detector of collapse looked at no run.")
+    assert short(sections[0]).startswith("Collapse of the reward signal: not known, the detector looked at no run.")
     assert short(sections[1]).startswith("The loss does not answer that. No history has a value that counts.")
-    assert short(sections[2]) == "Not known: no run was screened."
+    assert short(sections[2]) == "Warnings of any detector: not known, no run was screened."
     assert short(sections[3]) == "Not known: not concluded."
