@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from compiler.build.difference import differences
 from compiler.build.imports import section
 from compiler.build.inputs import Inputs
-from compiler.build.interpretation import cited, read_beside
+from compiler.build.interpretation import cited, path_beside, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
 from compiler.language.expand import Expansion, Run, Setup
@@ -122,7 +120,7 @@ class _AnalysisCards:
 
     def page(self) -> PageCard:
         spec, changed = self.spec, parent_changes(self.experiment)
-        prose = Path(self.experiment.document.file).with_suffix(f".{self.experiment.profile}.md" if self.experiment.profile else ".md")
+        prose = path_beside(self.experiment)
         proper = (self.experiment.proper or self.experiment).spec
         first, others = self._profiles()
         profiles = "; ".join([first, *(f"{name}: {profile}" for name, profile in others.items())])
@@ -133,7 +131,7 @@ class _AnalysisCards:
             owner=spec.owner,
             tags=spec.tags,
             spec=self.experiment.document.file,
-            prose=prose.as_posix() if os.path.isfile(prose) else None,
+            prose=prose.as_posix() if prose else None,
             cited=self._cited(),
             profile=self.experiment.profile,
             health_profile=named(profiles, spec.health.detectors),

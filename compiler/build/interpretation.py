@@ -9,10 +9,16 @@ from compiler.language.experiment import Experiment
 from stages.contracts.interpretation import Interpretation, parse_reference, read_interpretation
 
 
+def path_beside(experiment: Experiment) -> Path | None:
+    """`specs/<experiment>.md`; of a profile `specs/<experiment>.<profile>.md`, for its numbers are others. None where there is none."""
+    path = Path(experiment.document.file).with_suffix(f".{experiment.profile}.md" if experiment.profile else ".md")
+    return path if os.path.isfile(path) else None
+
+
 def read_beside(experiment: Experiment) -> Interpretation | None:
-    """None where there is none, and for a profile: the interpretation is about the full experiment. Raises ArtifactError."""
-    path = Path(experiment.document.file).with_suffix(".md")
-    return read_interpretation(path) if experiment.profile is None and os.path.isfile(path) else None
+    """None where there is none. Raises ArtifactError."""
+    path = path_beside(experiment)
+    return read_interpretation(path) if path else None
 
 
 def cited(experiment: Experiment, interpretation: Interpretation) -> tuple[str, ...]:

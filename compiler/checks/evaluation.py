@@ -16,7 +16,7 @@ from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import as_comparison, is_decided
 from compiler.language.family import with_changes
-from compiler.language.health_profiles import PROFILES, detectors, profile_of
+from compiler.language.health_profiles import PROFILES, profile_of
 from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors, listed, nearest, problem, unknown
 from stages.contracts.algorithms import SFT
@@ -101,7 +101,7 @@ def _shown_detectors(experiment: Experiment, expansion: Expansion) -> Iterator[D
     """E218: a question about a detector that looks at no run."""
     health = experiment.spec.health
     profiles = {profile_of(health.profile, setup.train.algorithm) for setup in expansion.setups} & {*PROFILES}
-    looking = sorted({card.kind for profile in profiles for card in detectors(profile, health.detectors)})
+    looking = sorted({kind for profile in profiles for kind in (*PROFILES[profile], *health.detectors)})
     for question, node in experiment.entries(experiment.spec.questions, "questions"):
         if isinstance(question.show, ShownDetector) and profiles and question.show.detector not in looking:
             place = place_of(node, "show.detector", "show")

@@ -130,5 +130,5 @@ def _refusal(interpretation: Interpretation, path: Path, wrong: Sequence[tuple[s
         "S301",
         "\n".join(dict.fromkeys(lines)),
         why="what the interpretation refers to must be computed, so that prose cannot drift from the data",
-        fix=f"grep '\"id\"' runs/{path.stem}/analysis/findings.json  # all ids",
+        fix=f"grep '\"id\"' runs/{path.stem.replace('.', '@')}/analysis/findings.json  # all ids",
     )

@@ -70,6 +70,14 @@ def test_a_claim_against_another_experiment_waits_for_its_runs(spec, work):
     assert card.elsewhere[0].evaluation == ("tests",) and card.elsewhere[0].condition.reward == "shaped"
 
 
+def test_a_profile_has_an_interpretation_of_its_own(files, spec, work):
+    (work / "specs/example.md").write_text("words\n")
+    pipeline = "runs/example@smoke/dvc.yaml"
+    assert "specs/example.md" not in files(spec, "example@smoke").files[pipeline]
+    (work / "specs/example.smoke.md").write_text("words about small numbers\n")
+    assert "- specs/example.smoke.md\n" in files(spec, "example@smoke").files[pipeline]
+
+
 def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():
     """The site stage has no card, so a module that is missing here leaves an old site in place."""
     code = CodeTree(Path(__file__).parents[2])

@@ -117,6 +117,23 @@ def test_seed_3_second_experiment_is_the_first_with_one_change(project: Path):
     assert (other.model, other.data, other.reward) == (short.model, short.data, short.reward)
 
 
+def test_a_profiles_page_says_what_differs_between_the_two_profiles_and_not_between_the_experiments(project: Path):
+    page = compiled("length-ppo-low-lr@smoke").cards.page
+    assert page.changed_from == "length-ppo@smoke"
+    assert [(change.key, change.before, change.after) for change in page.changes] == [("train.learning_rate", "0.001", "0.0001")]
+    assert compiled("length-ppo-low-lr").cards.page.changed_from == ""
+
+
+def test_why_an_example_earns_what_it_does_is_on_the_page_card_only(project: Path):
+    example = compiled("ocaml-syntax")
+    assert (
+        example.cards.page.because["staged"][0] == "parses, types, compiles and passes both tests"
+        and "zero" not in example.cards.page.because
+    )
+    preflight = example.cards.single["preflight/preflight.card.json"]
+    assert not [each.because for condition in preflight.conditions for each in condition.reward.examples if each.because]
+
+
 def test_what_a_person_without_the_network_sees_of_a_hub_dataset_that_is_not_pinned(project, monkeypatch, capsys):
     """The one thing of the three analyses that only the hub can give: said where it is written, with what works without it."""
     lock = project / "specs/revisions.lock.yaml"

@@ -120,12 +120,16 @@ def test_null_removes_what_the_parent_has(child):
     assert [gate.name for gate in example.cards.train["shaped"].reward.gates] == ["tests"]
 
 
-def test_a_default_written_out_is_no_difference_and_a_profile_is_not_compared(child):
+def test_a_default_written_out_is_no_difference_and_a_profiles_page_has_its_own(child):
     more = "train: {beta: 0.0, temperature: 1}\nseeds: [1, 2, 3]\ntags: [more]\nowner: me\nprofiles: {smoke: {train: {max_steps: 3}}}\n"
     example, smoke = child("train.learning_rate: 1.0e-4", more), compile_named("child@smoke")
     assert smoke.cards.train["zero"].train.max_steps == 3
-    for version in (example, smoke):
-        assert [change.key for change in version.cards.page.changes] == ["train.learning_rate"]
+    assert [change.key for change in example.cards.page.changes] == ["train.learning_rate"]
+    changes = [(change.key, change.before, change.after) for change in smoke.cards.page.changes]
+    assert (
+        changes == [("train.max_steps", "2", "3"), ("train.learning_rate", "0.001", "0.0001")]
+        and smoke.cards.page.changed_from == "example@smoke"
+    )
 
 
 def test_a_thousand_generations_neither_hang_nor_recurse(work):

@@ -89,7 +89,15 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
         write_text(project / "specs/quickstart.md", prose)
     words = {"claims": tuple(ClaimText(id=claim.id, says=claim.says) for claim in claims), "conditions": CONDITIONS, "runs": refs}
     words |= {"prose": "specs/quickstart.md" if prose is not None else None, "profile": profile, **DATA["page"]}
-    write(folder.page_card, PageCard(experiment=name, code=code_versions(CodeTree(ROOT), ["stages.publish.page"]), **words))
+    write(
+        folder.page_card,
+        PageCard(
+            experiment=name,
+            because={"shaped": ("not an expression",)},
+            code=code_versions(CodeTree(ROOT), ["stages.publish.page"]),
+            **words,
+        ),
+    )
     place = itertools.count(10)
     write(
         folder.origins,
@@ -358,7 +366,7 @@ def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard
 
 
 def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:
-    example = Example(completion=hostile, row={}, expect=0.0, because="not an expression")
+    example = Example(completion=hostile, row={}, expect=0.0)
     card = _train_card(folder, RunRef(name="shaped-s1", condition="shaped", seed=1, target_steps=STEPS), CONDITIONS[0])
     shaped = PreflightCondition(
         name="shaped",

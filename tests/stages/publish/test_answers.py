@@ -121,7 +121,9 @@ def test_anomalies_with_onsets_and_what_could_not_look(answered: dict[str, str])
 
 def test_a_detectors_answer_tells_looked_from_not_applicable(answered: dict[str, str]) -> None:
     spikes = short(answered["Were there spikes?"])
-    assert spikes.startswith("Spikes: not known, the detector looked at no run. Not applicable in 11 runs: grad_norm, entropy: 20 rows, 21 are")
+    assert spikes.startswith(
+        "Spikes: not known, the detector looked at no run. Not applicable in 11 runs: grad_norm, entropy: 20 rows, 21 are"
+    )
     assert "In 1 run" not in spikes and "Yes" not in spikes and "No." not in spikes
     section = answered["Does every group still differ?"]
     assert short(section) == "Truncation: inverted in 1 of 3 runs."

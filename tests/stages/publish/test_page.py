@@ -66,7 +66,11 @@ CLAIM = '<article class="claim supported" id="claim-shaped-teaches">'
             "## Anomalies",
             "completions was predicted to take 2.5 s to sample and 0.5 s to score, most of that for tests.",
         ),
-        ("## Hyperparameters", "## Interpretation", "learning_rate 0.001 shaped, inverted, random only specs/quickstart.yaml:22:18"),
+        (
+            "## Hyperparameters",
+            "## Interpretation",
+            "learning_rate 0.001 shaped, inverted, random only Peak learning rate of AdamW. specs/quickstart.yaml:22:18",
+        ),
         ("## Hyperparameters", "## Interpretation", "learning_rate 0.0005 zero only"),
     ],
 )
@@ -249,9 +253,10 @@ def test_an_interpretation_says_for_which_verdicts_it_was_written(project: Path)
     assert "runs/first/" in str(passports["first:shaped/reward/final"]["behind"])
 
 
-def test_a_profile_does_not_read_the_interpretation_of_the_full_experiment(project: Path) -> None:
-    text = words(written(build(project, profile="smoke", prose="See {{ inverted-s9/reward/final }}.\n")))
-    assert "The author's interpretation is about the full experiment" in text
+def test_a_profile_has_an_interpretation_of_its_own_or_none(project: Path) -> None:
+    assert "The author has written no interpretation of this profile." in words(written(build(project, profile="smoke")))
+    text = words(written(build(project, profile="smoke", prose="Ends **here**.\n")))
+    assert "Ends here" in text and "no interpretation" not in text
 
 
 def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(project: Path) -> None:
