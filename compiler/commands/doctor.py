@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,12 @@ class Needs:
 
 def run(options: argparse.Namespace) -> int:
     """Print a line a check; 1 if something needed is missing."""
-    needs = live_needs()
+    needs = live_needs(options.specs)
     lines = list(examine(needs))
     if options.json:
         print(json.dumps({"live": needs.experiments, "lines": [asdict(line) for line in lines]}, indent=2))
     else:
-        print(f"live experiments: {', '.join(needs.experiments) or 'none'}")
+        print(f"{'' if options.specs else 'live '}experiments: {', '.join(needs.experiments) or 'none'}")
         for line in lines:
             print(f"{line.status:<9} {line.name:<18} {line.found}" + (f"\n{'':<28} {line.install}" if line.install else ""))
     return 1 if any(line.status == "missing" for line in lines) else 0
@@ -104,18 +104,18 @@ def _first(**problems: object) -> str:
     return next((state for state, is_there in problems.items() if is_there), "ok")
 
 
-def live_needs() -> Needs:
-    """What the specs ask for, if octavo is installed well enough to read them."""
+def live_needs(names: Sequence[str] = ()) -> Needs:
+    """What the live experiments ask for, or those that are named, if octavo is installed well enough to read their specs."""
     try:
         from compiler.build.inputs import Inputs
-        from compiler.build.pipeline import live
+        from compiler.build.pipeline import live, named
         from compiler.compile import compile_all
         from compiler.problems import Rejected, errors
         from stages.contracts.plugin import GATES, load
     except ImportError as error:
         return Needs(problem=f"cannot be read: {error.name or error} is not installed")
     try:
-        compiled = compile_all(live(Inputs()), Inputs())
+        compiled = compile_all([named(name) for name in names] or live(Inputs()), Inputs())
     except Rejected as rejected:
         first = errors(rejected.diagnostics)[0]
         where = f"{first.place.file}:{first.place.line}: " if first.place else ""

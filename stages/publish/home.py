@@ -12,6 +12,8 @@ from stages.publish.header import ClaimLine, PageSummary
 from stages.publish.text import TEXTS, render
 
 MARKER = "<!-- octavo: experiments -->"
+SMALL = "<!-- octavo: small runs -->"
+"""Where the guide's page of examples names the pages of profiles."""
 ORDER = tuple(TEXTS["verdicts"])
 _FINDINGS, _FINDINGS_OF_ONE = 8, 4
 _CARDS, _PROFILE_CARDS = 6, 2
@@ -89,6 +91,12 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
         base="experiments/",
     )
     return text.replace(MARKER, computed) if MARKER in text else f"{text.rstrip()}\n\n{computed}"
+
+
+def examples(text: str, experiments: Sequence[PageSummary]) -> str:
+    """The guide's page of examples with the pages of profiles in place of the marker."""
+    small = sorted((summary for summary in experiments if summary.profile), key=lambda summary: summary.experiment)
+    return text.replace(SMALL, render("examples.html.j2", experiments=small))
 
 
 def overview(experiments: Sequence[PageSummary]) -> str:

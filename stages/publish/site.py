@@ -31,7 +31,7 @@ from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
 from stages.publish import compare
 from stages.publish.header import FOLDER, PageSummary
-from stages.publish.home import home, overview, summaries
+from stages.publish.home import examples, home, overview, summaries
 from stages.publish.policy import SCOPE, put_policies, with_policy
 from stages.publish.text import escape, render
 
@@ -43,6 +43,8 @@ COMPARED = f'<p><a href="{compare.PLACE}">Side by side with its family</a>: what
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
+EXAMPLES = "guide/examples.md"
+"""The guide's page about the specs of hand-written analyses, first of the small runs in the navigation."""
 FRAME = "experiments/octavo_frame/frame"
 _TITLE, _BODY = "octavo--frame--title", "octavo--frame--body"
 """Escaped text and names hold no `--`: no title in the navigation is one of these."""
@@ -88,6 +90,9 @@ def build(pages: Mapping[str, Path], folder: Path) -> None:
     put_frame(docs)
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments), encoding="utf-8")
+    guide = docs / EXAMPLES
+    if guide.exists():
+        guide.write_text(examples(guide.read_text(encoding="utf-8"), experiments), encoding="utf-8")
     (docs / "experiments" / "index.md").write_text(overview(experiments), encoding="utf-8")
     YAML(typ="safe").dump(settings(docs, experiments), folder / "mkdocs.yml")  # not as JSON: a title may be longer than a plain key
     shutil.rmtree(new, ignore_errors=True)
@@ -115,13 +120,14 @@ def age(page: Path) -> str:
 def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
     """`site/mkdocs.yml` with folders and navigation added."""
     listed: list[Any] = ["experiments/index.md"]
+    small: list[Any] = [EXAMPLES] if (docs / EXAMPLES).exists() else []
     for summary in experiments if len(experiments) <= MOST_IN_NAVIGATION else ():
-        title = f"{summary.title} ({summary.profile})" if summary.profile else summary.title
-        listed.append({str(escape(title)): f"experiments/{summary.experiment}/index.md"})
+        title = f"{summary.title} (small: {summary.profile})" if summary.profile else summary.title
+        (small if summary.profile else listed).append({str(escape(title)): f"experiments/{summary.experiment}/index.md"})
     order = (SOURCE / "guide.txt").read_text(encoding="utf-8").split()
-    nav: list[Any] = [{"Home": "index.md"}, {"Experiments": listed}]
+    nav: list[Any] = [{"Home": "index.md"}, {"Experiments": listed}, *([{"Examples": small}] if small else [])]
     for title, folder, first in (("Guide", "guide", order), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
-        names = sorted(path.name for path in (docs / folder).glob("*.md"))
+        names = sorted(path.name for path in (docs / folder).glob("*.md") if path != docs / EXAMPLES)
         names = [name for name in first if name in names] + [name for name in names if name not in first]
         paths = [f"{folder}/{name}" for name in names]
         if title == "Reference" and (docs / "errors.md").exists():

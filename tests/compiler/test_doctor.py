@@ -40,7 +40,7 @@ def test_needs_are_those_of_the_live_experiments(work, spec):
     (work / "specs/example.yaml").write_text(spec + "\nresources: {gpus: 1}\n")
     assert live_needs() == Needs(("example",), (("example", 1, None),), ("python_tests",))
     (work / "specs/pipeline.yaml").write_text("[]\n")
-    assert live_needs() == NOTHING
+    assert live_needs() == NOTHING and live_needs(["example@smoke"]).experiments == ("example@smoke",)
     (work / "specs/pipeline.yaml").write_text("- example\n")
     (work / "specs/example.yaml").write_text("title: 1\n")
     needs = live_needs()

@@ -1,6 +1,7 @@
 """The hand-written analyses that octavo replaces, as specs: they compile, and their cards say what the analyses say."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def compiled(name: str) -> Compiled:
     return compile_all([named(name)], Inputs())[0]
+
+
+def test_make_seeds_builds_the_small_profile_of_each():
+    (named_there,) = re.findall(r"^SEEDS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named_there.split()) == sorted(f"{name}@smoke" for name in SPECS)
 
 
 @pytest.mark.parametrize("name", SPECS)

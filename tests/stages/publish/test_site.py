@@ -101,6 +101,16 @@ def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
     assert "smoke" not in newest.split("</ul>")[0]  # a profile decides nothing
 
 
+def test_small_runs_are_examples_and_marked_as_small(built: Path) -> None:
+    guide = html.unescape((built / "build/site/guide/examples.html").read_text(encoding="utf-8"))
+    place = "../experiments/quickstart@smoke/index.html"
+    assert f'<li><a href="{place}">' in guide and (built / "build/site/guide" / place).exists() and "machinery, not evidence" in guide
+    nav = dict(part.popitem() for part in settings(built / "build/docs", summaries(sorted(built.glob("runs/*/page"))))["nav"])
+    assert nav["Examples"][0] == "guide/examples.md" and "guide/examples.md" not in nav["Guide"]
+    (small,) = [title for entry in nav["Examples"][1:] for title, page in entry.items() if page == "experiments/quickstart@smoke/index.md"]
+    assert html.unescape(small).endswith(" (small: smoke)") and "smoke" not in str(nav["Experiments"])
+
+
 def test_every_page_has_a_policy_that_runs_inline_scripts_of_the_installed_theme_only(built: Path) -> None:
     theme = {f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in theme_scripts()}
     pages = list((built / "build/site").rglob("*.html"))
