@@ -28,7 +28,7 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact, ArtifactError
-from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard, ShownDetector
+from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard, PageLayout, ShownDetector
 from stages.contracts.plugin import DETECTORS
 
 P = TypeVar("P", Action, Contingency)
@@ -135,7 +135,7 @@ class _AnalysisCards:
             cited=self._cited(),
             profile=self.experiment.profile,
             health_profile=named(profiles, spec.health.detectors),
-            claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says)) for claim in spec.claims),
+            claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says), answers=claim.answers) for claim in spec.claims),
             evaluation=self.scores,
             curves=self.curves(),
             parent=spec.parent,
@@ -146,6 +146,7 @@ class _AnalysisCards:
             questions=tuple(question.model_copy(update={"ask": _one_line(question.ask)}) for question in spec.questions),
             actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
             contingency=tuple(map(_with_short_texts, proper.contingency)),
+            layout=PageLayout(**{key: getattr(spec.page, key) for key in PageLayout.model_fields}),
             run_pages=spec.page.runs,
             **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),

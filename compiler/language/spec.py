@@ -13,7 +13,7 @@ from stages.contracts.claim import Claim
 from stages.contracts.evaluation import Sampling
 from stages.contracts.model import EvaluationData, Model, TrainData
 from stages.contracts.names import Slug
-from stages.contracts.page_card import Action, Contingency, Question
+from stages.contracts.page_card import Action, Contingency, PageLayout, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 from stages.contracts.retries import RetryPolicy
@@ -114,8 +114,8 @@ class Resources(Section):
     hours: float | None = Field(None, gt=0, description="Expected hours of a run; for planning only.")
 
 
-class PageUse(Section):
-    """What is published of the experiment, beside its page."""
+class PageUse(PageLayout):
+    """How the page is laid out, and what is published beside it."""
 
     runs: bool = Field(
         False,
@@ -154,7 +154,7 @@ class Spec(Section):
     contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
     retries: RetryPolicy | None = Field(None, description="What the next attempt of a failed run may change; not given: none is made.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
-    page: PageUse = Field(default_factory=PageUse, description="What is published of the experiment, beside its page.")
+    page: PageUse = Field(default_factory=PageUse, description="How the page is laid out, and what is published beside it.")
     profiles: dict[Slug, dict[str, Any]] = Field({}, max_length=MAX_PROFILES, description="Variants by name: keys of the spec that differ.")
 
 

@@ -88,10 +88,21 @@ class ClaimRule(OneBound):
         return self.needs.health == "included"
 
 
+class VerdictWords(Section):
+    """The author's own sentence for each verdict, written before the data. `{{ finding id }}` stands for a number, as in the
+    interpretation; a verdict without a sentence gets a computed one."""
+
+    supported: str = Field("", max_length=2000, description="Where the claim is supported.")
+    refuted: str = Field("", max_length=2000, description="Where it is refuted.")
+    inconclusive: str = Field("", max_length=2000, description="Where the data do not decide it.")
+    void: str = Field("", max_length=2000, description="Where it cannot be decided.")
+
+
 class Claim(ClaimRule):
     """A sentence with its rule, written before the data."""
 
     says: str = Field(min_length=1, max_length=2000, description="The sentence.")
+    answers: VerdictWords = Field(VerdictWords(), description="What the page answers, for each verdict.")
 
     @property
     def rule(self) -> ClaimRule:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from stages.contracts.analysis_card import AnalysisCard
-from stages.contracts.artifact import Frozen, later
+from stages.contracts.artifact import Frozen, Section, later
+from stages.contracts.claim import VerdictWords
 from stages.contracts.code import Judgement
 from stages.contracts.names import OneBound, ProjectPath, Slug, exactly_one, refused
 
@@ -138,9 +139,33 @@ class Contingency(Frozen):
     change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key.")
 
 
+PageSection = Literal[
+    "claims", "conditions", "seeds", "curves", "reward", "anomalies", "attempts", "questions", "expectations", "plans", "settings",
+    "lineage", "methods",
+]  # fmt: skip
+"""Sections of the evidence, in their usual order."""
+
+
+class PageLayout(Section):
+    """What the author puts first on the page, and what is folded."""
+
+    lead: tuple[str, ...] = Field(
+        (),
+        max_length=4,
+        description="Figures beside the result, by name: `evaluation-<score>`, `curves-<metric>`, `funnel-<condition>`. Without it: the "
+        "figure of the first claim.",
+    )
+    order: tuple[PageSection, ...] = Field((), description="Sections of the evidence that come first; the others follow as usual.")
+    fold: tuple[PageSection, ...] | None = later(
+        None, description="Sections that begin folded; the others begin open. Without it a section is open where something in it is wrong."
+    )
+
+
 class ClaimText(Frozen):
     id: str
     says: str
+    answers: VerdictWords = later(VerdictWords())
+    """The author's own sentences."""
 
 
 class PageCard(AnalysisCard):
@@ -178,6 +203,7 @@ class PageCard(AnalysisCard):
     """What the page is asked, in the spec's order."""
     actions: tuple[Action, ...] = ()
     contingency: tuple[Contingency, ...] = ()
+    layout: PageLayout = later(PageLayout())
     run_pages: bool = later(False)
     """Whether every run has a page of its own."""
     places: str = ""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from stages.contracts.artifact import Frozen
-from stages.contracts.claim import ClaimRule
+from stages.contracts.claim import ClaimRule, VerdictWords
 from stages.contracts.finding import Finding, SeedValue, Verdict
 from stages.contracts.history import metric_title
 from stages.contracts.lineage import Origin, Written
@@ -51,11 +51,13 @@ class ClaimView(NamedTuple):
     finding: Finding | None
     fact: Markup | None
     """The deciding number as a link."""
-    rule: str
+    rule: ClaimRule | None
     seeds: tuple[SeedValue, ...]
     """The seeds of the number, or those that a claim without one would have compared."""
     place: Origin | None
     dated: Written
+    answers: VerdictWords = VerdictWords()
+    """The author's own sentences."""
 
     @property
     def verdict(self) -> str:
@@ -80,10 +82,15 @@ class ClaimView(NamedTuple):
         return explain_verdict(self.decided, self.finding, listed=any(not seed.included and seed.why for seed in self.seeds))
 
     @property
+    def rule_says(self) -> str:
+        return rule_words(self.rule) if self.rule else ""
+
+    @property
     def short(self) -> str:
-        """What the summary adds to a verdict that decides nothing."""
+        """Why a claim is not decided, or what would decide it."""
         if self.verdict == "void":
-            return f"Not decided: {_cause(self.decided)}"
+            cause = _cause(self.decided)
+            return cause[:1].upper() + cause[1:]
         if self.verdict == "inconclusive" and self.decided.seeds_needed is not None:
             return _needed(self.decided, self.finding, "about ")
         return ""
@@ -102,7 +109,7 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
         fact = facts.interval(number, _digits(verdict, number)) if number else None
         seeds = number.seeds if number else _sides(experiment, rule)
         place, dated = experiment.origins.claims.get(claim.id), experiment.changed.rules[claim.id]
-        views.append(ClaimView(claim.id, claim.says, verdict, number, fact, rule_words(rule) if rule else "", seeds, place, dated))
+        views.append(ClaimView(claim.id, claim.says, verdict, number, fact, rule, seeds, place, dated, claim.answers))
     return tuple(views)
 
 

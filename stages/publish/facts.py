@@ -51,6 +51,12 @@ class Facts:
             return _NOTHING
         return self._link(finding, numbers.number(finding.value, finding.unit, decimals=decimals, signed=is_signed(finding)))
 
+    def percent(self, finding: Finding, decimals: int) -> Markup:
+        """A share in percent: `74%` with 2 decimals, `73.6%` with 3."""
+        if finding.value is None:
+            return self.value(finding)
+        return self._link(finding, f"{numbers.fixed(100 * finding.value, max(0, decimals - 2))}%")
+
     def interval(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value with its interval, when it has one."""
         if finding is None:

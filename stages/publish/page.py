@@ -24,7 +24,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, attempts, completions, conditions, figures, header, imported, methods, rules
+from stages.publish import anomalies, attempts, completions, conditions, evidence, figures, header, imported, methods, result, rules
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
@@ -32,7 +32,7 @@ from stages.publish.header import FOLDER, page_summary
 from stages.publish.methods import citation, judged_run, judged_words
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
-from stages.publish.prose import Named, Prose, read_prose
+from stages.publish.prose import Named, Prose, fill_answer, read_prose
 from stages.publish.run_page import run_pages
 from stages.publish.text import environment, escape, render
 
@@ -50,8 +50,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
     card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
-    banners, sections = header.banners(experiment, claims), (anomalies, attempts, completions, conditions, imported, methods, rules)
-    drawn = figures.pictures(experiment)
+    banners = header.banners(experiment, claims)
+    sections = (anomalies, attempts, completions, conditions, imported, methods, result, rules)
+    leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
     words: dict[str, Any] = dict(
         **{module.__name__.rpartition(".")[2]: module for module in sections},
         experiment=experiment,
@@ -65,6 +66,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         claims=claims,
         seen=seen,
         rates=attempts.rates(experiment, facts),
+        parts=evidence.parts(experiment, claims, seen),
+        leading=leading,
+        answer_of=lambda claim: fill_answer(claim, experiment.folder.name, facts, claims),
         older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
         drawn=drawn,
         citation=cited,
@@ -100,7 +104,8 @@ def _prose(experiment: ExperimentFiles, facts: Facts, claims: Sequence[ClaimView
     if experiment.card.prose is None:
         return None
     macros: dict[str, Any] = {name: environment().get_template(f"{name}.html.j2").module for name in ("pictures", "gates")}
-    pictures = {picture.figure.name.removeprefix("curves-"): picture for section in words["drawn"].values() for picture in section}
+    every = (picture for section in (words["leading"], *words["drawn"].values()) for picture in section)
+    pictures = {picture.figure.name.removeprefix("curves-"): picture for picture in every}
     blocks = {f"figure:{name}": partial(macros["pictures"].show, [picture]) for name, picture in pictures.items()}
     blocks |= {f"table:{name}": partial(render, f"{name}.html.j2", **macros, **words) for name in TABLES}
     return read_prose(Path(experiment.card.prose), facts, Named(claims, blocks))

@@ -125,7 +125,7 @@ def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
         says=claim.says.replace("`", ""),
         rows=_written(
             ("why", claim.why),
-            ("rule", claim.rule.replace("`", "")),
+            ("rule", claim.rule_says.replace("`", "")),
             ("rule written", claim.dated.written),
             ("decided by", ", ".join([recompute(experiment), f"analysis card {experiment.conclusions.card_id}", *code])),
         ),

@@ -25,7 +25,7 @@ from stages.publish import markdown
 from stages.publish.claims import ClaimView
 from stages.publish.clean import clean_prose, inert
 from stages.publish.facts import Facts, did_you_mean
-from stages.publish.text import escape
+from stages.publish.text import escape, escape_with_code
 
 _REFERENCE = re.compile(f"{markdown.OPEN}(.*?){markdown.CLOSE}", re.DOTALL)
 _BLOCK, _BLOCK_END = "\ue002", "\ue003"
@@ -78,7 +78,7 @@ def render_prose(interpretation: Interpretation, path: Path, facts: Facts, named
     html = Markup(_ALONE.sub(lambda block: _placed(named.blocks[block[1]]()), html))
     inside = [(f"{{{{ {name} }}}}", f"{name} stands inside a text") for name in re.findall(f"{_BLOCK}(.*?){_BLOCK_END}", html)]
     if unknown or inside:
-        raise _refusal(interpretation, path, [*unknown, *inside])
+        raise _refusal(_places(interpretation, path, [*unknown, *inside]), path.stem)
     return html
 
 
@@ -109,6 +109,19 @@ def _placed(block: str) -> str:
     return re.sub(r"\n\s*\n", "\n", _IDS.sub("", block)).strip()
 
 
+def fill_answer(claim: ClaimView, experiment: str, facts: Facts, claims: Sequence[ClaimView]) -> Markup | None:
+    """The author's sentence for the claim's verdict, with what it refers to; None where there is none. Raises StageError S301."""
+    text: str = getattr(claim.answers, claim.verdict)
+    if not text:
+        return None
+    parts = re.split(r"(\{\{.*?\}\})", text)
+    try:
+        filled = [_referred(part, facts, Named(claims)) if at % 2 else escape_with_code(part) for at, part in enumerate(parts)]
+    except KeyError as error:
+        raise _refusal([f"specs/{experiment}.yaml: answers.{claim.verdict} of the claim {claim.id}: {error.args[0]}"], experiment) from None
+    return Markup("").join(filled)
+
+
 def _convert(text: str, path: Path) -> str:
     converted = subprocess.run([sys.executable, "-I", markdown.__file__], input=text.encode(), capture_output=True, check=False)
     if converted.returncode:
@@ -121,14 +134,18 @@ def _convert(text: str, path: Path) -> str:
     return converted.stdout.decode()
 
 
-def _refusal(interpretation: Interpretation, path: Path, wrong: Sequence[tuple[str, str]]) -> StageError:
+def _places(interpretation: Interpretation, path: Path, wrong: Sequence[tuple[str, str]]) -> list[str]:
     lines: list[str] = []
     written = list(interpretation.references)
     for source, message in wrong:
         lines += [f"{path}:{line}:{column}: {message}" for text, line, column in written if text == source] or [f"{path}: {message}"]
+    return list(dict.fromkeys(lines))
+
+
+def _refusal(places: Sequence[str], experiment: str) -> StageError:
     return StageError(
         "S301",
-        "\n".join(dict.fromkeys(lines)),
-        why="what the interpretation refers to must be computed, so that prose cannot drift from the data",
-        fix=f"grep '\"id\"' runs/{path.stem.replace('.', '@')}/analysis/findings.json  # all ids",
+        "\n".join(places),
+        why="what the author's words refer to must be computed, so that they cannot drift from the data",
+        fix=f"grep '\"id\"' runs/{experiment.replace('.', '@')}/analysis/findings.json  # all ids",
     )

@@ -113,7 +113,7 @@ def test_imported_runs_get_findings_verdict_and_page(folder):
     assert [verdict["verdict"] for verdict in verdicts] == ["supported"]
     assert all(health(folder, f"shaped-s{seed}")["included"] for seed in (1, 2, 3))
     text = page_text(folder)
-    assert "Imported: 6 runs" in text and "logs/shaped-1.jsonl" in text and "## Imported runs" in text
+    assert "Imported: 6 runs" in text and "logs/shaped-1.jsonl" in text and ">Imported runs</h2>" in text
     assert "<style" not in text and "figure-claims" not in text, "a single claim's picture is not shown"
     lineage = json.loads((folder / "page/lineage.json").read_text())
     made_by = {file["path"]: file["made_by"] for file in lineage["files"]}
@@ -222,7 +222,7 @@ def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(tmp_pat
     text = page_text(folder)
     assert "Failed runs: 6 of 6" in text and text.count("not imported</td>") == 6
     assert "No curve was drawn: none of 6 runs logged a step." in text
-    assert "<svg" not in text.partition("## Curves")[2].partition("## Attempts")[0]
+    assert "<svg" not in text.partition(">Curves</h2>")[2].partition("</details>")[0]
     assert "No detector could look, so the health of these runs is not known." in text
     assert "There is no shared evaluation" in text and "evaluation columns" not in text
     assert [verdict["verdict"] for verdict in json.loads((folder / "analysis/findings.json").read_text())["verdicts"]] == ["void"]

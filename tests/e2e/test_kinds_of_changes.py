@@ -156,7 +156,7 @@ def test_cases_15_and_16_in_the_table_of_an_answer(study, asked):
 
 def test_cases_15_and_16_in_the_table_of_conditions(study):
     folder, written = study
-    part = (folder / "page/index.md").read_text(encoding="utf-8").partition("## Conditions")[2]
+    part = (folder / "page/index.md").read_text(encoding="utf-8").partition(">Conditions</h2>")[2]
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", part[: part.index("</table>")], re.DOTALL)
     seen = {plain(head).split()[0]: re.findall(r"<td[^>]*>(.*?)</td>", cells, re.DOTALL) for head, cells in rows}
     for condition in CONDITIONS:

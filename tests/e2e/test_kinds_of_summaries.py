@@ -58,7 +58,7 @@ def test_case_45_the_page_says_what_the_file_says_and_leaves_out_what_broke(tmp_
     folder = compiled("wu17")
     page = html.unescape((run(folder) / "index.md").read_text(encoding="utf-8"))
     values = findings(folder)
-    top = re.sub(r"<[^>]*>", "", page.partition("## Claims")[0])
+    top = re.sub(r"<[^>]*>", "", page.partition('<h2 id="evidence">')[0])
     warned = 0
     for name, group in runs.items():
         slug, counted = name.replace("_", "-"), []

@@ -74,7 +74,7 @@ def test_case_45_summaries_of_a_real_study(study):
     states = {each["detector"]: (each["state"], each["reason"]) for each in gated["detections"]}
     assert states["collapse"] == ("not_observable", "only a summary was imported: there is no series to look at")
     assert states["spikes"][0] == "not_observable" and "No curve was drawn: only summaries were imported" in plain(page)
-    first_screen = plain(page.partition("## Claims")[0])
+    first_screen = plain(page.partition('<h2 id="evidence">')[0])
     assert "truncated share 0.95" in first_screen and "zero-signal share 0.53" in first_screen
 
 

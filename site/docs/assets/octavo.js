@@ -186,7 +186,9 @@
   });
   const reveal = (late) => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target && target.matches("details.passport, details.record")) target.open = true;
+    for (let part = target; part; part = part.parentElement) {  // what an address names is shown, also inside a folded section
+      if (part.matches("details.part, details.passport, details.record")) part.open = late = true;
+    }
     if (target && late === true) target.scrollIntoView();
   };
   // What scrolls can be reached with the keyboard; the theme's search is a dialog without a name.
@@ -235,6 +237,6 @@
     apply();
   });
   addEventListener("hashchange", reveal);
-  addEventListener("beforeprint", () => document.querySelectorAll(".oct details:not(.passport):not(.record)").forEach((part) => { part.open = true; }));
+  addEventListener("beforeprint", () => document.querySelectorAll("details.part, .oct details:not(.passport):not(.record)").forEach((part) => { part.open = true; }));
   reveal();
 })();

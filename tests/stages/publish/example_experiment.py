@@ -118,7 +118,12 @@ def plain(markup: str) -> str:
 
 def section(folder: ExperimentFolder, title: str) -> str:
     """The markup of a section of the page that was built."""
-    return (folder.page / "index.md").read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return section_of((folder.page / "index.md").read_text(encoding="utf-8"), title)
+
+
+def section_of(page: str, title: str) -> str:
+    """The markup of one section of the evidence, from its heading on."""
+    return page.split(f">{title}</h2>")[1].split('<details class="part')[0]
 
 
 def copy_site(project: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_experiment import HOSTILE, build
+from example_experiment import HOSTILE, build, section_of
 
 from stages.contracts.artifact import read, write
 from stages.contracts.finding import Expected, Findings, Ruled, RunScore
@@ -29,7 +29,7 @@ def section(project: Path, **fields: object) -> str:
     folder = ExperimentFolder(build(project))
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update=fields))
     page(folder.root)
-    return (folder.page / "index.md").read_text(encoding="utf-8").split("## Actions and contingency plans")[1].split("\n## ")[0]
+    return section_of((folder.page / "index.md").read_text(encoding="utf-8"), "Actions and contingency plans")
 
 
 def plain(markup: str) -> str:

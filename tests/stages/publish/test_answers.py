@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from example_experiment import build, dress
+from example_experiment import build, dress, section_of
 from test_page_from_analysis import synthetic
 
 from stages.analyse.conclude import conclude
@@ -44,7 +44,7 @@ def ask(folder: ExperimentFolder, *questions: Question) -> list[str]:
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"questions": questions}))
     page(folder.root)
     text = (folder.page / "index.md").read_text(encoding="utf-8")
-    return text.split("## Questions and answers")[1].split("\n## ")[0].split('<section class="asked">')[1:]
+    return section_of(text, "Questions and answers").split('<section class="asked">')[1:]
 
 
 @pytest.fixture(scope="module")

@@ -223,7 +223,7 @@ def test_a_passport_opens_from_the_file_system_and_without_its_script_the_link_l
 
 
 CLOSE = """(async () => {
-  const fact = document.querySelector(".claim .number a.fact");
+  const fact = document.querySelector(".answer .number a.fact");
   const popover = () => document.querySelector(".popover");
   const open = async () => { fact.click(); for (let n = 0; n < 100 && !popover(); n++) await new Promise((done) => setTimeout(done, 50)); };
   await open();
@@ -272,7 +272,7 @@ def host(hostile: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("served", [False, True])
-@pytest.mark.parametrize("word", ["declared", "onerror"])
+@pytest.mark.parametrize("word", ["untrained", "onerror"])
 def test_the_search_finds_words_and_shows_hostile_ones_as_text(hostile: Path, host: str, tab: Browser, word: str, served: bool) -> None:
     """From the file system, where the theme's worker is an iframe, and from a web server."""
     tab.requested.clear()
@@ -281,7 +281,7 @@ def test_the_search_finds_words_and_shows_hostile_ones_as_text(hostile: Path, ho
     result = tab.run(f"{SEARCH}({json.dumps(word)})")
     assert any("experiments/hostile/index.html" in link for link in result["links"])
     assert (result["hacked"], result["made"], tab.violations) == (None, 0, [])
-    assert word == "declared" or "<img src=http://evil.invalid/a onerror=window.hacked=2>" in result["text"]
+    assert word == "untrained" or "<img src=http://evil.invalid/a onerror=window.hacked=2>" in result["text"]
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:", "about:", host))] == []
 
 
@@ -321,7 +321,7 @@ def test_a_figure_and_a_verdict_open_their_passports_as_numbers_do(hostile: Path
           const moment = () => new Promise((done) => setTimeout(done, 20));
           const until = async (find) => { for (let n = 0; n < 300 && !find(); n++) await moment(); return find(); };
           const figure = document.querySelector("figure#figure-curves-reward"), box = () => document.querySelector(".popover");
-          const link = way === "verdict" ? document.querySelector(".claim a.fact.verdict") : figure.querySelector("a.passport-of");
+          const link = way === "verdict" ? document.querySelector(".answer a.fact.word") : figure.querySelector("a.passport-of");
           if (way === "picture") figure.querySelector("svg").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
           else if (way === "keyboard") link.focus({focusVisible: true});
           else link.click();

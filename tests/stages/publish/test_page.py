@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from example_experiment import FAILED, GATED, HOSTILE, build, plain, section
+from example_experiment import FAILED, GATED, HOSTILE, build, plain, section_of
 
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
@@ -37,45 +37,23 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> str:
         return written(build(Path.cwd()))
 
 
-CLAIM = '<article class="claim supported" id="claim-shaped-teaches">'
-
-
 @pytest.mark.parametrize(
-    ("begin", "end", "says"),
+    ("title", "says"),
     [
-        (CLAIM, "</article>", "+0.36 [+0.30, +0.42] 95% interval"),
-        (CLAIM, "</article>", "The whole interval lies above the margin 0.05."),
-        (CLAIM, "</article>", "specs/quickstart.yaml:10:5"),
-        (
-            CLAIM,
-            "</article>",
-            "Rule written unknown: not in a git repository, so it is not known to be older than the first data of 2026-11-27",
-        ),
-        ("", "## Summary", "Of four declared claims, one is supported, one is refuted, one is inconclusive and one is void."),
-        ("## Claims", "## Conditions", "The claim needs 3 healthy seeds in each condition; inverted has 2."),
-        ("## Claims", "## Conditions", "no number the data do not give one"),
-        (
-            "## Claims",
-            "## Conditions",
-            "These seeds could have shown a distance of 0.031 from it (80% power). If the value seen is the true one,",
-        ),
-        ("## Claims", "## Conditions", "one, 14 seeds a condition would decide against the claim."),
-        ("## Reward", "## Anomalies", "earn, before any inversion: empty 0 one word 1.0 (no right answer earns more)"),
-        (
-            "## Reward",
-            "## Anomalies",
-            "completions was predicted to take 2.5 s to sample and 0.5 s to score, most of that for tests.",
-        ),
-        (
-            "## Hyperparameters",
-            "## Interpretation",
-            "learning_rate 0.001 shaped, inverted, random only Peak learning rate of AdamW. specs/quickstart.yaml:22:18",
-        ),
-        ("## Hyperparameters", "## Interpretation", "learning_rate 0.0005 zero only"),
+        ("Claims", "The whole interval lies above the margin 0.05."),
+        ("Claims", "specs/quickstart.yaml:10:5"),
+        ("Claims", "Rule written unknown: not in a git repository, so it is not known to be older than the first data of 2026-11-27"),
+        ("Claims", "The claim needs 3 healthy seeds in each condition; inverted has 2."),
+        ("Claims", "These seeds could have shown a distance of 0.031 from it (80% power). If the value seen is the true one,"),
+        ("Claims", "one, 14 seeds a condition would decide against the claim."),
+        ("Reward", "earn, before any inversion: empty 0 one word 1.0 (no right answer earns more)"),
+        ("Reward", "completions was predicted to take 2.5 s to sample and 0.5 s to score, most of that for tests."),
+        ("Hyperparameters", "learning_rate 0.001 shaped, inverted, random only Peak learning rate of AdamW. specs/quickstart.yaml:22:18"),
+        ("Hyperparameters", "learning_rate 0.0005 zero only"),
     ],
 )
-def test_what_the_page_says(example: str, begin: str, end: str, says: str) -> None:
-    assert says in words(example[example.index(begin) :].split(end)[0])
+def test_what_a_section_says(example: str, title: str, says: str) -> None:
+    assert says in words(section_of(example, title))
 
 
 def test_a_missing_value_is_a_dash_with_its_reason_and_never_a_zero(example: str) -> None:
@@ -83,17 +61,13 @@ def test_a_missing_value_is_a_dash_with_its_reason_and_never_a_zero(example: str
     assert 'title="training failed at step 31&#58; no final window">–</a>' in row
 
 
-def test_the_summary_begins_with_a_line_a_claim_and_warnings_follow(example: str) -> None:
-    text = example.split("## Summary")[1].split("## Claims")[0]
-    lines = [words(line) for line in text.splitlines() if line.startswith("<li")]
-    assert [line.split(":")[0].strip() for line in lines[:4]] == ["Supported", "Refuted", "Void", "Inconclusive"]
-    assert "+0.36 [+0.30, +0.42]" in lines[0] and "−0.28 [−0.37, −0.19]" in lines[1]
-    assert lines[2].strip().endswith("Not decided: The claim needs 3 healthy seeds in each condition; inverted has 2.")
-    assert lines[3].strip().endswith("If the value seen is the true one, about 14 seeds a condition would decide against the claim.")
-    assert lines[4].strip() == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
-    assert lines[5].strip() == "inverted: gradient norm is not a finite number in 1 of 3 runs (step 41). Evidence ."
-    assert lines[6].strip() == "shaped: reward atoms in 3 of 3 runs (step 1)."
-    assert "Shared evaluation, format: untrained 0.981 ; after training shaped 0.990 [0.985, 0.995]" in lines[7]
+def test_the_first_screen_answers_each_claim_with_its_numbers(example: str) -> None:
+    answers = [words(part) for part in example.split('<div class="answer"')[1:5]]
+    assert [re.search("[✓✗∅?] (Yes|Not decided|No)", text)[1] for text in answers] == ["Yes", "No", "Not decided", "Not decided"]
+    assert "87% of held-out answers pass tests with shaped , 51% with zero (null control), 52% untrained." in answers[0]
+    assert "+0.36 [+0.30, +0.42]" in answers[0] and "−0.28 [−0.37, −0.19]" in answers[1]
+    assert "The claim needs 3 healthy seeds in each condition; inverted has 2." in answers[2]
+    assert "If the value seen is the true one, about 14 seeds a condition would decide against the claim." in answers[3]
 
 
 def test_a_void_claim_shows_the_seeds_it_would_have_compared(project: Path) -> None:
@@ -104,7 +78,6 @@ def test_a_void_claim_shows_the_seeds_it_would_have_compared(project: Path) -> N
     claims = [claim.model_copy(update=metric if claim.id == "inverted-lengthens" else {}) for claim in card.claims]
     write(path, card.model_copy(update={"claims": tuple(claims)}))
     claim = words(written(folder).split('id="claim-inverted-lengthens"')[1].split("</article>")[0])
-    assert "no number the data do not give one" in claim
     assert "Seeds in inverted-s1 " in claim and "Seeds out inverted-s3 0.015 not finite from step 41" in claim
 
 
@@ -115,22 +88,22 @@ def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:
     changed = [finding.model_copy(update={"value": 0.0052}) if finding.id in tiny else finding for finding in findings.findings]
     write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     text = written(folder.root)
-    for heading in ("## Conditions", "## Seeds"):
-        table = text.split(heading)[1].split("</table>")[0]
+    for title in ("Conditions", "Seeds"):
+        table = section_of(text, title).split("</table>")[0]
         rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr") if "<td" in row and "because" not in row]
         columns: dict[int, set[int]] = {}
         for row in rows:
             for index, cell in enumerate(row):
                 for number in re.findall(r"[0-9]+[.]([0-9]+)", words(cell)):
                     columns.setdefault(index, set()).add(len(number))
-        assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (heading, columns)
+        assert len(columns) >= 5 and all(len(digits) == 1 for digits in columns.values()), (title, columns)
 
 
 def test_holes_are_on_the_first_screen(project: Path) -> None:
     folder = build(project)
     (folder / "zero-s3" / "outcome.json").unlink()
     text = words(written(folder))
-    top = text[: text.index("Table" if "Table" in text else "Claims")]
+    top = text[: text.index("Evidence")]
     assert "Missing runs: 1 of 12 zero-s3" in top
     assert f"Failed runs: 1 of 12 Verifier ({FAILED}): the sandbox died" in top
     assert f"Finished but left out: 1 of 12 {GATED}: nonfinite: gradient norms are not finite from step 41" in top
@@ -242,7 +215,7 @@ def test_an_interpretation_says_for_which_verdicts_it_was_written(project: Path)
     folder = ExperimentFolder(build(project, prose=WRITTEN))
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"cited": ("first",)}))
     page(folder.root)
-    markup = section(folder, "Interpretation")
+    markup = (folder.page / "index.md").read_text(encoding="utf-8").split('<h2 id="interpretation">')[1].split('<section class="parts">')[0]
     text = plain(markup)
     assert "for other verdicts random-harmless is refuted, and the text is for supported or inconclusive." in text
     assert "does not say for which verdict of inverted-lengthens , shaped-forms this was written" in text
@@ -254,9 +227,9 @@ def test_an_interpretation_says_for_which_verdicts_it_was_written(project: Path)
 
 
 def test_a_profile_has_an_interpretation_of_its_own_or_none(project: Path) -> None:
-    assert "The author has written no interpretation of this profile." in words(written(build(project, profile="smoke")))
+    assert "author makes of it" not in words(written(build(project, profile="smoke")))
     text = words(written(build(project, profile="smoke", prose="Ends **here**.\n")))
-    assert "Ends here" in text and "no interpretation" not in text
+    assert "Ends here" in text and "author makes of it" in text
 
 
 def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(project: Path) -> None:
@@ -270,7 +243,7 @@ def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(p
     write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"claims": ()}))
     write(folder.findings, read(Findings, folder.findings).model_copy(update={"findings": (), "verdicts": (), "claims_tested": 0}))
     text = words(written(folder.root))
-    assert "No claim was declared, so nothing is decided." in text
+    assert "This experiment declares no claim." in text
     assert (
         "Missing runs: 12 of 12" in text
         and "No attempt has begun." in text

@@ -51,7 +51,7 @@ def decided(verdict: str, **fields: object) -> Verdict:
     ],
 )
 def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], sentence: str) -> None:
-    assert answer([ClaimView("c", "", decided(word), None, None, "", (), None, Written(written="")) for word in verdicts]) == sentence
+    assert answer([ClaimView("c", "", decided(word), None, None, None, (), None, Written(written="")) for word in verdicts]) == sentence
 
 
 def test_what_a_reader_must_know_stands_before_the_first_number(project: Path) -> None:
