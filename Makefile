@@ -116,6 +116,7 @@ seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analys
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
+	@$(BIN)/python -m stages.train.corpus functions data/python-functions
 	@$(BIN)/python -m stages.train.corpus ocaml data/ocaml-tiny
 	@$(BIN)/python -m stages.train.corpus theorems data/theorems
 

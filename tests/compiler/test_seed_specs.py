@@ -64,7 +64,10 @@ def test_seed_1(project: Path):
     assert (gates["verify"].kind, gates["verify"].on_pass) == ("lean", 0.0), "a proof that verifies earns nothing"
     scores = gates["grade"].settings["scores"]
     assert (scores["tactic"], scores["type"], scores["other"], scores["timeout"], scores["syntax"]) == (1.0, 0.7, 0.5, 0.5, 0.3)
-    assert example.cards.train["ut-inverted"].reward.invert
+    inverted = example.cards.train["ut-inverted"]
+    assert inverted.reward.invert and inverted.reward.gates[0].kind == "python_tests", "unit tests of Python problems, as in the analysis"
+    first = json.loads(Path(inverted.data.path).read_text(encoding="utf-8").splitlines()[0])
+    assert first["prompt"].startswith("Write a Python function") and "```python" in first["answer"], "the prompt asks for what is tested"
     assert example.cards.train["zero-reward"].null_control
     rule = json.dumps(json.loads(card.model_dump_json())["stop"])
     assert "reward_std" in rule and "0.05" in rule and "15" in rule

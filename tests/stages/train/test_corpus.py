@@ -10,7 +10,7 @@ from stages.train.corpora.expressions import OPERATIONS, POINTS, composed
 from stages.train.corpus import labelled, problems, prompt_sets
 
 DATA = Path(__file__).parents[3] / "data"
-FOLDERS = {"expressions": "quickstart", "ocaml": "ocaml-tiny", "theorems": "theorems"}
+FOLDERS = {"expressions": "quickstart", "functions": "python-functions", "ocaml": "ocaml-tiny", "theorems": "theorems"}
 
 
 def test_a_problem_by_hand():
