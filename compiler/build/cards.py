@@ -196,7 +196,7 @@ class _TrainingCards:
         return self.inputs.versions((*names, *more))
 
     def _data(self, data: PromptData, answer: str | None = None) -> DatasetRef:
-        written = {**_values(data, PromptData), "answer": answer}
+        written = {**_values(data, PromptData), "answer": answer, "layout": self.spec.prompt}
         if data.hub is not None:
             commit = self.inputs.commit(Reference("datasets", data.hub))
             return DatasetRef(**{**written, "revision": commit, "split": data.split or "train"})

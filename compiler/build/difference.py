@@ -19,7 +19,7 @@ from compiler.language.rewards import Reward, gate_use
 from compiler.problems import problem, shown
 from stages.contracts.diagnostic import Diagnostic, Place
 
-SECTIONS = ("model", "data", "preflight", "health", "evaluation")
+SECTIONS = ("model", "data", "prompt", "preflight", "health", "evaluation")
 ABSENT = "(nothing)"
 
 

@@ -109,6 +109,11 @@ def _data(pointer: str, data: BaseModel, node: Node | None) -> Origins:
     return places | {pin: places[key] for pin, key in pins.items() if key in places}
 
 
+def _layout(experiment: Experiment) -> Origins:
+    layout = experiment.spec.prompt
+    return _leaves("/data/layout", layout, experiment.root.get("prompt")) if layout is not None else {}
+
+
 def _gates(pointer: str, gates: tuple[GateUse, ...]) -> Origins:
     """Of gates in a reward or among scores. A gate's own pointer is the place of its block."""
     places: Origins = {}
@@ -147,7 +152,7 @@ def _train(experiment: Experiment, setup: Setup, card: AnyTrainCard, inputs: Inp
     places = _leaves("/model", card.model.model_dump(mode="json", exclude={"adapter"}), experiment.node("model"))
     places |= {f"/model/{key}": places["/model/base"] for key in ("path", "revision", "hub") if f"/model/{key}" in places}
     places |= _leaves("/model/adapter", card.model.adapter, setup.adapter_node) | _leaves("/train", card.train, setup.train_node)
-    places |= _data("/data", card.data, setup.data_node) | _stop("/stop", experiment, setup)
+    places |= _data("/data", card.data, setup.data_node) | _layout(experiment) | _stop("/stop", experiment, setup)
     places |= _reward(setup.reward) if card.reward is not None else {}
     gpus = experiment.root.get("resources", "gpus")
     places |= {"/condition": origin(setup.node, block=True), "/null_control": origin(setup.node.get("role")), "/device": origin(gpus)}
@@ -175,7 +180,7 @@ def _single(experiment: Experiment, expansion: Expansion) -> dict[str, Origins]:
     if spec.evaluation is not None and spec.data.evaluation is not None:
         written = spec.evaluation.model_dump(mode="json", by_alias=True, include={*Sampling.model_fields})
         evaluate = _leaves("", written, root.get("evaluation")) | _gates("/scores", expansion.scores)
-        evaluate |= _data("/data", spec.data.evaluation, root.get("data", "evaluation"))
+        evaluate |= _layout(experiment) | _data("/data", spec.data.evaluation, root.get("data", "evaluation"))
     return {
         "preflight/preflight.card.json": _leaves("", spec.preflight, root.get("preflight")),
         "page.card.json": page,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from itertools import islice
 
 from compiler.build.inputs import UNPINNED, BaseModel, DataFile, Inputs
 from compiler.build.revisions import Reference
+from compiler.checks import prompts
 from compiler.document.node import Node
 from compiler.document.validate import place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.language.rewards import GateUse
-from compiler.problems import Fault, nearest, problem, unknown
+from compiler.problems import Fault, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.model import PromptData
 from stages.contracts.plugin import declared
@@ -24,9 +24,10 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     evaluation = experiment.spec.data.evaluation
     nodes = {id(setup.data_node): (setup.data_node, setup.data.prompt, setup.data.rows) for setup in expansion.setups}
     for node, prompt, rows in nodes.values():
-        yield from _rows(node, prompt, rows, inputs)
+        yield from _rows(experiment, node, prompt, rows, inputs)
     if evaluation is not None:
-        yield from _rows(experiment.node("data", "evaluation"), evaluation.prompt, evaluation.rows, inputs)
+        yield from _rows(experiment, experiment.node("data", "evaluation"), evaluation.prompt, evaluation.rows, inputs)
+    yield from prompts.check(experiment, inputs)
     for setup in expansion.setups:
         yield from _prompts_of_a_step(setup, inputs)
     yield from _example_rows(experiment, expansion, inputs)
@@ -36,7 +37,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
         yield from _held_out(evaluation, experiment, expansion, inputs)
 
 
-def _rows(node: Node, prompt: str, rows: int | None, inputs: Inputs) -> Iterator[Diagnostic]:
+def _rows(experiment: Experiment, node: Node, prompt: str, rows: int | None, inputs: Inputs) -> Iterator[Diagnostic]:
     """The file or the pinned data set is there, with enough rows and a prompt in each."""
     path, hub = node.get("path"), node.get("hub")
     if hub is not None:
@@ -50,12 +51,7 @@ def _rows(node: Node, prompt: str, rows: int | None, inputs: Inputs) -> Iterator
         return
     if rows is not None and rows > len(data.rows):
         yield problem("E317", place_of(node, "rows", "path"), file=data.path, rows=len(data.rows), wanted=rows)
-    missing = next((name for name, row in data.rows.items() if not isinstance(row.get(prompt), str)), None)
-    if missing is not None:
-        texts = [key for key, value in data.rows[missing].items() if isinstance(value, str) and key != "id"]
-        meant = nearest(prompt, texts) or (texts[0] if texts else None)
-        fix = f"set `prompt: {meant}`" if meant else "give every row a prompt"
-        yield problem("E326", place_of(node, "prompt", "path"), row=missing, file=data.path, prompt=prompt, fix=fix)
+    yield from prompts.rows(experiment, node, prompt, data, rows)
 
 
 def _pinned(hub: Node, reference: Reference, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -75,13 +71,12 @@ def readable(path: str | None, inputs: Inputs) -> DataFile | None:
         return None
 
 
-@functools.cache
-def prompt_tokens(file: DataFile, prompt: str, rows: int | None, answer: str | None = None) -> tuple[int, int]:
-    """Bounds on the tokens of the longest of the first rows' prompts, or of prompts with their answers: white space splits tokens, and
-    a byte-level tokenizer makes at most one token of a byte."""
-    entries = [row for row in islice(file.rows.values(), rows) if isinstance(row.get(prompt), str)]
-    texts = [f"{row[prompt]} {row[answer]}" if answer else row[prompt] for row in entries]
-    return max((len(text.split()) for text in texts), default=0), max((len(text.encode()) for text in texts), default=0)
+def prompt_tokens(experiment: Experiment, data: PromptData, file: DataFile, answer: str | None = None) -> tuple[int, int]:
+    """Bounds on the tokens of the longest prompt, or of prompts with their answers, without those of a chat template: white space splits
+    tokens, and a byte-level tokenizer makes at most one token of a byte."""
+    texts = prompts.texts_of(experiment, data, file)
+    wholes = [f"{text} {file.rows[name][answer]}" if answer else text for name, text in texts.items()]
+    return max((len(text.split()) for text in wholes), default=0), max((len(text.encode()) for text in wholes), default=0)
 
 
 def _prompts_of_a_step(setup: Setup, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -153,12 +148,12 @@ def _base_model(experiment: Experiment, expansion: Expansion, inputs: Inputs) ->
                 yield problem("E380", place, model=experiment.spec.model.base, name=name, size=size)
     for setup in expansion.setups:
         if model.max_positions is not None and isinstance(setup.train, SampledSettings) and (file := readable(setup.data.path, inputs)):
-            yield from _context(setup, setup.train.max_completion_length, file, model)
+            yield from _context(setup, setup.train.max_completion_length, prompt_tokens(experiment, setup.data, file), model)
 
 
-def _context(setup: Setup, length: int, file: DataFile, model: BaseModel) -> Iterator[Diagnostic]:
-    limit = model.max_positions or 0
-    fewest, most = prompt_tokens(file, setup.data.prompt, setup.data.rows)
+def _context(setup: Setup, length: int, prompt: tuple[int, int], model: BaseModel) -> Iterator[Diagnostic]:
+    """`prompt`: bounds on the tokens of the longest."""
+    limit, (fewest, most) = model.max_positions or 0, prompt
     fix = f"set `max_completion_length: {limit - most}`" if most < limit else "use shorter prompts or a model with a longer context"
     code = "E309" if length + fewest > limit else "W305" if model.card and length + most > limit else None
     if code is not None:
@@ -168,15 +163,15 @@ def _context(setup: Setup, length: int, file: DataFile, model: BaseModel) -> Ite
 
 def _held_out(evaluation: PromptData, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
     """W310 when evaluation prompts are trained on."""
-    held_out = _prompts(evaluation, inputs)
+    held_out = _prompts(experiment, evaluation, inputs)
     for data in {setup.data.path: setup.data for setup in reversed(expansion.setups)}.values():
-        trained = {*_prompts(data, inputs)}
+        trained = {*_prompts(experiment, data, inputs)}
         both = sum(prompt in trained for prompt in held_out)
         if both:
             place = experiment.node("data", "evaluation", "path").place
             yield problem("W310", place, both=both, all=len(held_out), file=data.path)
 
 
-def _prompts(data: PromptData, inputs: Inputs) -> list[str]:
+def _prompts(experiment: Experiment, data: PromptData, inputs: Inputs) -> list[str]:
     file = readable(data.path, inputs)
-    return [text for row in islice(file.rows.values(), data.rows) if isinstance(text := row.get(data.prompt), str)] if file else []
+    return [*prompts.texts_of(experiment, data, file).values()] if file else []

@@ -187,7 +187,7 @@ def _answers(supervised: list[tuple[Setup, SftSettings]], experiment: Experiment
     for setup, train in supervised:
         data = setup.data
         read[data.path, data.rows, data.prompt, data.answer or ANSWER, train.max_length] = setup
-    for (path, count, prompt, answer, limit), setup in read.items():
+    for (path, count, _, answer, limit), setup in read.items():
         if (file := readable(path, inputs)) is None:
             continue
         rows = list(islice(file.rows.items(), count))
@@ -195,7 +195,7 @@ def _answers(supervised: list[tuple[Setup, SftSettings]], experiment: Experiment
         if lacking:
             yield _lacking(setup, answer, file, lacking, len(rows))
             continue
-        fewest, most = prompt_tokens(file, prompt, count, answer)
+        fewest, most = prompt_tokens(experiment, setup.data, file, answer)
         place, fewest = place_of(setup.train_node, "max_length"), fewest + 1  # the end of text is one more
         if fewest > limit:
             yield problem("E224", place, fewest=fewest, most=most, limit=limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from compiler.build.cards import CARD, IMPORT_CARD
@@ -19,10 +20,16 @@ from compiler.language.expand import Run
 from compiler.language.experiment import experiment
 from compiler.problems import Rejected, listed, nearest, problem, sentence, unknown
 from compiler.render import flow
+from stages.contracts.answer import take
+from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RUNS
 from stages.contracts.lineage import Origin
+from stages.contracts.model import DatasetRef, ModelRef
+from stages.contracts.prompt import shown_text
 from stages.rules import rule_text
 
+PROMPT = "prompt"
+"""Instead of a key: only the texts."""
 COMPUTED = {"sha256", "code", "revision"}
 """Last parts of keys that hold hashes and commits."""
 
@@ -34,7 +41,11 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
         return 0
     experiment_name, slash, _ = options.run.removeprefix("runs/").rstrip("/").rpartition("/")
     compiled = compile_all([named(experiment_name)] if slash else live(inputs), inputs)
-    print(explain(*find(compiled, options.run), options.key), end="")
+    each, run = find(compiled, options.run)
+    if options.key != PROMPT:
+        print(explain(each, run, options.key), end="")
+    if options.key in (None, PROMPT):
+        print("".join(texts(each, run, inputs)), end="")
     return 0
 
 
@@ -104,6 +115,51 @@ def explain(compiled: Compiled, run: Run, key: str | None) -> str:
             place = f"{origin(node).position}  ({node.layer}, replaced)"
             table.append(f"{'':<{width}}  {_shown(name, node.plain()):<{value_width}}  {place}")
     return "\n".join(table) + "\n"
+
+
+def texts(compiled: Compiled, run: Run, inputs: Inputs) -> Iterator[str]:
+    """The first row's prompt as the model reads it, and the answers that the reward takes out of its examples."""
+    setup, spec = run.setup, compiled.experiment.spec
+    if run.setup.name not in compiled.cards.train:  # an import
+        return
+    card = compiled.cards.train[setup.name]
+    if setup.data.path is not None:
+        row = next(iter(inputs.data(setup.data.path).rows.values()))
+        note, text = _prompt(card.model, card.data, row)
+        yield f"\nprompt of `{row['id']}`{note}:\n{_quoted(text)}"
+    if card.reward is not None and card.reward.answer is not None and setup.reward.declared is not None:
+        for number, example in enumerate(spec.rewards[setup.reward.declared].examples, start=1):
+            answer = take(card.reward.answer, example.completion)
+            yield f"\nanswer of example {number}{':' if answer.text is not None else f': none, {answer.reason}'}\n"
+            yield _quoted(answer.text) if answer.text is not None else ""
+
+
+def _prompt(model: ModelRef, data: DatasetRef, row: dict[str, Any]) -> tuple[str, str]:
+    """(a note, the text). With a chat template, and a tokenizer that is there, the text that the template makes of the messages."""
+    plain = shown_text(row, data.prompt, data.layout, model.apply_chat_template)
+    if not model.apply_chat_template:
+        return "", plain
+    missing = "; its tokenizer is not on this machine, so these are the messages", plain
+    if not model.hub and not Path(model.path).is_dir():
+        return missing
+    from transformers import AutoTokenizer
+
+    from stages.train.model import prompt_texts
+
+    pinned = {"revision": model.revision} if model.hub else {}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model.path, local_files_only=True, **pinned)
+        return ", in the chat template", prompt_texts(model, data, tokenizer, [row])[0]
+    except (OSError, ValueError):
+        return missing
+    except StageError as error:
+        return f"; {error.what}, so these are the messages", plain
+
+
+def _quoted(text: str) -> str:
+    """Untrusted text with a bar before each line; what could steer a terminal is written out."""
+    plain = "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+    return "".join(f"  | {line}\n" for line in plain.split("\n"))
 
 
 def _rules(compiled: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:

@@ -80,7 +80,7 @@ class OutsideSpec(Spec):
     """An experiment whose runs octavo does not train itself. What is REFUSED is never written; these sections stand for nothing."""
 
     REFUSED: ClassVar[tuple[str, ...]] = (
-        *("model", "data", "rewards", "preflight", "evaluation", "retries", "resources"),
+        *("model", "data", "prompt", "rewards", "preflight", "evaluation", "retries", "resources"),
         *("parent", "changes", "hypothesis", "actions", "contingency"),
     )
     """Keys that have no place in it."""

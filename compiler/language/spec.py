@@ -16,6 +16,7 @@ from stages.contracts.names import Slug
 from stages.contracts.page_card import Action, Contingency, PageLayout, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
+from stages.contracts.prompt import PromptFormat
 from stages.contracts.retries import RetryPolicy
 from stages.contracts.stops import Expectation, Stop
 
@@ -137,6 +138,7 @@ class Spec(Section):
     hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")
+    prompt: PromptFormat | None = Field(None, description="What the model reads for a row; not given: the prompt of the row alone.")
     train: dict[str, Any] = Field(description="Settings of training; which keys there are is decided by `algorithm`.")
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**31)], ...] = Field(
         min_length=1, max_length=10_000, description="One run a condition and seed."

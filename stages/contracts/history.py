@@ -21,8 +21,9 @@ COMPLETIONS_SCHEMA = "octavo.completions/1"
 COMPLETIONS_COLUMNS = ("attempt", "step", "prompt_id", "group", "text", "reward", "tokens", "truncated")
 """step is the training step the text was made for (1-based; 0 in preflight), group counts within a step. Then per gate: gate_columns."""
 
-ANSWER_COLUMN = "answer"
-"""Of completions and evaluation, where a reward says how answers are marked: the answer inside `text`; null when it has none."""
+PROMPT_COLUMN, ANSWER_COLUMN = "prompt", "answer"
+"""Of completions and evaluation. prompt: what the model read (of a chat each message under its role); files from before it was kept lack
+it. answer, where a reward says how answers are marked: the answer inside `text`; null when it has none."""
 
 EVALUATION_SCHEMA = "octavo.evaluation/1"
 EVALUATION_COLUMNS = ("prompt_id", "sample", "text", "tokens", "truncated")

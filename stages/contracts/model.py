@@ -8,6 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from stages.contracts.artifact import Section, later
 from stages.contracts.names import HubId, ProjectPath, refused
+from stages.contracts.prompt import PromptFormat
 
 
 class Adapter(Section):
@@ -63,7 +64,9 @@ class PromptData(Section):
         min_length=1,
         description="Hub: column of a unique id; not given: ids such as `train-1`, by the row's number.",
     )
-    prompt: str = Field("prompt", min_length=1, description="Key of the prompt's text in a row.")
+    prompt: str = Field(
+        "prompt", min_length=1, description="Key of the prompt in a row: a text, or chat messages with `role` and `content`."
+    )
     rows: int | None = Field(None, ge=1, description="Use only the first N rows.")
 
     @property
@@ -97,6 +100,8 @@ class DatasetRef(TrainData):
     path: str | None = None
     sha256: str | None = None
     revision: str | None = None
+    layout: PromptFormat | None = None
+    """What the model reads for a row; null: the prompt of the row alone."""
 
     @property
     def pin(self) -> str:

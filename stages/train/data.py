@@ -15,6 +15,7 @@ from typing import Any
 from stages.contracts.diagnostic import StageError
 from stages.contracts.files import BLANK, file_digest, parse_json, read_lines
 from stages.contracts.model import DatasetRef, ModelRef
+from stages.contracts.prompt import Unfit, messages
 from stages.train.refusals import refusal
 
 Row = dict[str, Any]
@@ -35,7 +36,7 @@ def read_rows(data: DatasetRef) -> list[Row]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip(BLANK):
             continue
-        row = _row(line, data.prompt, f"{path}:{number}")
+        row = _row(line, data, f"{path}:{number}")
         if row["id"] in rows:
             raise refusal("S202.twice", place=f"{path}:{number}", id=repr(row["id"]))
         rows[row["id"]] = row
@@ -44,13 +45,17 @@ def read_rows(data: DatasetRef) -> list[Row]:
     return list(rows.values())
 
 
-def _row(line: bytes, prompt: str, place: str) -> Row:
+def _row(line: bytes, data: DatasetRef, place: str) -> Row:
     try:
         row = parse_json(line)
     except ValueError as error:
         raise refusal("S202.json", place=place, error=error) from None
-    if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get(prompt), str):
-        raise refusal("S202.text", place=place, prompt=prompt)
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+        raise refusal("S202.text", place=place)
+    try:
+        messages(row, data.prompt, data.layout)
+    except Unfit as error:
+        raise refusal("S202.prompt", place=place, why=error) from None
     return row
 
 
@@ -86,22 +91,25 @@ def _hub_rows(data: DatasetRef) -> list[dict[str, Any]]:
     datasets.disable_progress_bars()
     try:
         stream = datasets.load_dataset(str(folder), name=data.config, split=data.split, streaming="[" not in (data.split or ""))
-        raw = [dict(row) for row in islice(stream, data.rows)]
+        # as rows of a file: gates, templates and sandboxes take JSON only
+        raw = [parse_json(json.dumps(dict(row), default=str)) for row in islice(stream, data.rows)]
     except Exception as error:  # each reader of a format raises its own kind for what it cannot read
         inside = f" of `{data.config}`" if data.config else ""
         raise _unfit(data, f"has no split `{data.split}`{inside} that can be read: {_words(error)}") from None
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(raw, start=1):
         place = f"in row {number} of `{data.split}`"
-        if not isinstance(row.get(data.prompt), str):
+        try:
+            messages(row, data.prompt, data.layout)
+        except Unfit as error:
             texts = ", ".join(f"`{key}`" for key, value in row.items() if isinstance(value, str)) or "none"
-            raise _unfit(data, f"has no text `{data.prompt}` {place}; columns with text: {texts}")
+            raise _unfit(data, f"{error} {place}; columns with text: {texts}") from None
         if data.id is not None and row.get(data.id) is None:
             raise _unfit(data, f"has no `{data.id}` {place}; columns: {', '.join(row)}")
         name = str(row[data.id]) if data.id is not None else f"{data.split}-{number}"
         if name in rows:
             raise _unfit(data, f"repeats the id {name[:80]!r} {place}")
-        rows[name] = {**parse_json(json.dumps(row, default=str)), "id": name}  # as a row of a file: gates and sandboxes take JSON only
+        rows[name] = {**row, "id": name}
     if len(rows) < (data.rows or 1):
         raise _unfit(data, f"has {len(rows)} rows in `{data.split}`, fewer than {data.rows or 1}")
     return list(rows.values())

@@ -162,16 +162,26 @@ class Decoder:
         self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def run(self, ids: Tensor, attention: Tensor, every: int = CHECK_EVERY) -> tuple[Tensor, Tensor, int]:
+    def run(
+        self,
+        ids: Tensor,
+        attention: Tensor,
+        every: int = CHECK_EVERY,
+        stopped: Callable[[list[list[int]]], list[bool]] | None = None,
+    ) -> tuple[Tensor, Tensor, int]:
         """Completions of prompts (rows, at most shape.prompt), padded on the left: tokens (rows, new) padded after the end, their
-        log-probabilities in nats (0 after the end), and the number of repaired rows."""
+        log-probabilities in nats (0 after the end), and the number of repaired rows. `stopped`: whether what a row says so far ends it;
+        asked at each check, so a row may hold up to `every` tokens more."""
         missing = self.shape.prompt - ids.shape[1]
         ids = torch.nn.functional.pad(ids, (missing, 0), value=self.choice.pad)
         self._begin(ids, torch.nn.functional.pad(attention, (missing, 0), value=0))
         for number in range(self.shape.new):
             self._replay()
-            if number % every == every - 1 and bool(self.done.all()):
-                break
+            if number % every == every - 1:
+                if stopped is not None:
+                    self.done |= torch.tensor(stopped(self.tokens[:, : number + 1].tolist()), device=self.device)
+                if bool(self.done.all()):
+                    break
         return self.tokens.clone(), self.logps.clone(), int(self.repaired)
 
     def _begin(self, ids: Tensor, attention: Tensor) -> None:

@@ -27,7 +27,7 @@ from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, load_weights, prompt_texts, sample
 from stages.train.recorder import write_evaluation
 from stages.train.rewards.compose import Scored, holds, score_each
-from stages.train.scoring import completion_rows, gate_modules
+from stages.train.scoring import completion_rows, gate_modules, with_prompts
 
 MODULE = "stages.train.evaluate"
 
@@ -62,6 +62,7 @@ def evaluate(folder: Path) -> None:
             # would not move, and the interval over seeds would leave the sampling noise of the evaluation out.
             seed = int(digest(f"{card.seed}:{run.name}")[:8], 16)
             table = _evaluated(card, rows, models.sample(adapter, rows, seed))
+            table = with_prompts(table, rows, card.data, card.model)
             write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
             make_folder(cached.parent)
             shutil.copy2(run.evaluation, cached)
@@ -89,7 +90,7 @@ class _Models:
         elif adapter is not None:
             network = self.base = None  # two whole models may not fit
             network = load_weights(adapter, card.device)
-        prompts = prompt_texts(card.model, self.tokenizer, [row[card.data.prompt] for row in rows])
+        prompts = prompt_texts(card.model, card.data, self.tokenizer, rows)
         samples = sample(network, self.tokenizer, prompts, card, per_prompt=card.samples, seed=seed)
         if adapter is not None and self.base is not None:
             self.base = network.unload()

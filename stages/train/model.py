@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stages.contracts.evaluation import EvaluateCard
-from stages.contracts.model import Adapter, ModelRef
+from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import PreflightCondition
-from stages.train.data import missing, require_model
+from stages.contracts.prompt import messages, plain_text
+from stages.train.data import Row, missing, require_model
 from stages.train.refusals import refusal
+from stages.train.stop_texts import StopTexts, stopping_criteria
 
 BATCH = 128
 """Completions that are sampled at a time without a trainer."""
@@ -99,19 +101,20 @@ def load_weights(folder: Path, device: Literal["cpu", "cuda"]) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(device)
 
 
-def prompt_texts(card: ModelRef, tokenizer: Any, prompts: Sequence[str]) -> list[str]:
-    """Prompts as the model sees them: as they are, or each as the one message of a user in the chat template.
+def prompt_texts(card: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequence[Row]) -> list[str]:
+    """What the model reads of each row: one text, or the messages of a chat in the tokenizer's chat template.
 
     The text begins without the token that the tokenizer puts first by itself, so that it stands there once. Raises StageError S277
-    when there is no template, or when its prompt does not end on a token boundary."""
+    when there is no template, or when its prompt does not end on a token boundary. Rows are those that `read_rows` has checked."""
     if not card.apply_chat_template:
-        return list(prompts)
+        return [plain_text(row, data.prompt, data.layout) for row in rows]
     if not tokenizer.chat_template:
         raise refusal("S277.none", base=card.base)
-    texts = [
-        tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False)
-        for prompt in prompts
-    ]
+    chats = [messages(row, data.prompt, data.layout) for row in rows]
+    try:
+        texts = [tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) for chat in chats]
+    except Exception as error:  # a template is a program of the model's author: some refuse a system text, or turns out of order
+        raise refusal("S277.refused", base=card.base, reason=f"{error}".partition("\n")[0][:200]) from None
     first = tokenizer("")["input_ids"][:1]
     if first and tokenizer.bos_token and first == [tokenizer.bos_token_id]:
         texts = [text.removeprefix(tokenizer.bos_token) for text in texts]
@@ -137,7 +140,7 @@ def sample(
     """`per_prompt` completions of each prompt, in the order of prompts. The seed is set once, before the first batch."""
     import torch
 
-    ends = end_tokens(model, tokenizer)
+    ends, stops = end_tokens(model, tokenizer), StopTexts.of(how.data, tokenizer)
     torch.manual_seed(seed)
     model.eval()
     completions: list[Sampled] = []
@@ -147,9 +150,9 @@ def sample(
         for start in range(0, len(flat), BATCH):
             inputs = tokenizer(flat[start : start + BATCH], return_tensors="pt", padding=True, padding_side="left").to(model.device)
             inputs.pop("token_type_ids", None)
-            output = model.generate(**inputs, **options)
-            rows = output[:, inputs["input_ids"].shape[1] :].tolist()
-            completions.extend(_cut(row, ends, tokenizer) for row in rows)
+            width = inputs["input_ids"].shape[1]
+            output = model.generate(**inputs, **options, **stopping_criteria(stops, width))
+            completions.extend(_cut(row, ends, tokenizer, stops) for row in output[:, width:].tolist())
     return [completions[i : i + per_prompt] for i in range(0, len(completions), per_prompt)]
 
 
@@ -166,7 +169,7 @@ def end_tokens(model: Any, tokenizer: Any) -> set[int]:
     return (ends | {tokenizer.eos_token_id}) - {None}
 
 
-def _cut(ids: list[int], ends: set[int], tokenizer: Any) -> Sampled:
-    length = next((index + 1 for index, token in enumerate(ids) if token in ends), None)
+def _cut(ids: list[int], ends: set[int], tokenizer: Any, stops: StopTexts) -> Sampled:
+    length = stops.length(ids, ends)
     kept = ids[: length or len(ids)]
-    return Sampled(text=tokenizer.decode(kept, skip_special_tokens=True), tokens=len(kept), truncated=length is None)
+    return Sampled(text=stops.cut(tokenizer.decode(kept, skip_special_tokens=True)), tokens=len(kept), truncated=length is None)

@@ -38,15 +38,16 @@ def fit(work: Work[PpoSettings]) -> Path:
         set_seed(card.seed)
         policy = Policy(parts.model, card.model.adapter, settings.gradient_checkpointing)
         if engine(card) == "compiled":
-            policy.rollouts = Rollouts(settings.generation or OwnGenerationSettings(), parts.logits, work.notes)
+            policy.rollouts = Rollouts(settings.generation or OwnGenerationSettings(), parts.logits, work.notes, parts.stops)
         policy.sample = parts.generating.around(policy.sample)  # type: ignore[method-assign]
-        texts = prompt_texts(card.model, parts.tokenizer, [row[card.data.prompt] for row in work.rows])
+        texts = prompt_texts(card.model, card.data, parts.tokenizer, work.rows)
         trainer = PpoTrainer(
             settings,
             policy,
             parts.tokenizer,
             list(zip(work.rows, texts, strict=True)),
             ends=parts.ends,
+            stops=parts.stops,
             seed=card.seed,
             reward=parts.reward,
             callbacks=parts.listeners,

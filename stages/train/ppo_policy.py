@@ -13,6 +13,7 @@ from transformers import GenerationConfig
 from stages.contracts.model import Adapter
 from stages.train.model import lora, sampling_options
 from stages.train.rollouts import Rollouts
+from stages.train.stop_texts import NO_STOPS, StopTexts, stopping_criteria
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,14 @@ class Policy(nn.Module):  # type: ignore[misc]
         self._states = inputs[0]
 
     def sample(
-        self, tokenizer: Any, prompts: Sequence[str], ends: set[int], max_tokens: int, temperature: float, top_p: float
+        self,
+        tokenizer: Any,
+        prompts: Sequence[str],
+        ends: set[int],
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        stops: StopTexts = NO_STOPS,
     ) -> SampledBatch:
         """One completion a prompt, with torch's global random numbers."""
         inputs = tokenizer(list(prompts), return_tensors="pt", padding=True, padding_side="left").to(self.network.device)
@@ -92,11 +100,11 @@ class Policy(nn.Module):  # type: ignore[misc]
             output = self.rollouts.sampled(self.network, ids, attention, GenerationConfig(**options, eos_token_id=sorted(ends)))
         if output is None:
             with torch.no_grad():
-                output = self.network.generate(input_ids=ids, attention_mask=attention, **options)
+                output = self.network.generate(input_ids=ids, attention_mask=attention, **options, **stopping_criteria(stops, ids.shape[1]))
         completions = output[:, ids.shape[1] :]
-        ended = torch.isin(completions, torch.tensor(sorted(ends), device=completions.device)).cumsum(1)
-        longest = min(completions.shape[1], int((ended == 0).sum(1).max()) + 1)  # the engine's completions are all of full width
-        mask = torch.cat([torch.ones_like(ended[:, :1]), (ended[:, :-1] == 0).long()], 1)[:, :longest]
+        lengths = torch.tensor([stops.length(row, ends) or len(row) for row in completions.tolist()], device=completions.device)
+        longest = int(lengths.max())  # the engine's completions are all of full width
+        mask = (torch.arange(longest, device=completions.device) < lengths[:, None]).long()
         return SampledBatch(output[:, : ids.shape[1] + longest], torch.cat([attention, mask], 1), mask.float())
 
     def read(self, sampled: SampledBatch, temperature: float, entropy: bool = False) -> Reading:

@@ -28,6 +28,7 @@ from stages.contracts.ppo import PpoSettings
 from stages.train import ppo_math
 from stages.train.data import Row
 from stages.train.ppo_policy import Policy, SampledBatch
+from stages.train.stop_texts import NO_STOPS, StopTexts
 
 Logs = dict[str, float | None]
 Reward = Callable[..., list[float | None]]
@@ -62,12 +63,13 @@ class PpoTrainer:
         rows: Sequence[tuple[Row, str]],
         *,
         ends: set[int],
+        stops: StopTexts = NO_STOPS,
         seed: int,
         reward: Reward,
         callbacks: Sequence[Any],
     ) -> None:
         self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
-        self.ends, self.seed, self.reward, self.callbacks = ends, seed, reward, callbacks
+        self.ends, self.stops, self.seed, self.reward, self.callbacks = ends, stops, seed, reward, callbacks
         self.optimizer = torch.optim.AdamW(policy.trainable(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup_steps, settings.max_steps)
         self.state, self.control = TrainerState(max_steps=settings.max_steps), TrainerControl()
@@ -110,7 +112,8 @@ class PpoTrainer:
         settings, drawn = self.settings, self.prompts()
         texts = [text for _, text in drawn]
         self.policy.train_mode(False)
-        sampled = self.policy.sample(self.tokenizer, texts, self.ends, settings.max_completion_length, settings.temperature, settings.top_p)
+        how = (settings.max_completion_length, settings.temperature, settings.top_p)
+        sampled = self.policy.sample(self.tokenizer, texts, self.ends, *how, self.stops)
         ids = [row[: int(length)] for row, length in zip(sampled.completions.tolist(), sampled.mask.sum(1).tolist(), strict=True)]
         self.tokens += int(sampled.attention.sum())
         completions = self.tokenizer.batch_decode(ids, skip_special_tokens=True)

@@ -31,7 +31,7 @@ from stages.train.environment import prepare
 from stages.train.model import Sampled, load_base, prompt_texts, sample
 from stages.train.recorder import write_completions
 from stages.train.rewards.compose import Scored, compose, sandbox
-from stages.train.scoring import completion_rows, gate_modules, zero_signal_groups
+from stages.train.scoring import completion_rows, gate_modules, with_prompts, zero_signal_groups
 
 MODULE = "stages.train.preflight"
 
@@ -73,7 +73,7 @@ def _sample(card: PreflightCard, condition: PreflightCondition, model: Any, toke
     """Completions of the untrained model, and the wall seconds that sampling them took."""
     rows = read_rows(condition.data)[: max(1, card.completions // condition.num_generations)]
     begun = time.perf_counter()
-    prompts = prompt_texts(card.model, tokenizer, [row[condition.data.prompt] for row in rows])
+    prompts = prompt_texts(card.model, condition.data, tokenizer, rows)
     groups = sample(model, tokenizer, prompts, condition, per_prompt=condition.num_generations, seed=card.seed)
     seconds = time.perf_counter() - begun
     return [(row, completion) for row, group in zip(rows, groups, strict=True) for completion in group], seconds
@@ -130,6 +130,7 @@ def _judge(
         **counts,
     )
     rows = completion_rows(scored, answers, condition.num_generations)
+    rows = with_prompts(rows, [row for row, _ in completions], condition.data, card.model)
     return result, [{"attempt": "preflight", "step": 0, **row} for row in rows]
 
 

@@ -22,6 +22,7 @@ from stages.contracts.history import (
     EVALUATION_SCHEMA,
     HISTORY_COLUMNS,
     HISTORY_SCHEMA,
+    PROMPT_COLUMN,
     gate_columns,
 )
 
@@ -125,15 +126,8 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
                 continue  # torn by a kill; the step is trained again after the resume
 
 
-_TYPES = {
-    "attempt": "string",
-    "metric": "string",
-    "state": "string",
-    "prompt_id": "string",
-    "text": "string",
-    ANSWER_COLUMN: "string",
-    "truncated": "bool",
-}
+_TEXTS = ("attempt", "metric", "state", "prompt_id", "text", PROMPT_COLUMN, ANSWER_COLUMN)
+_TYPES = dict.fromkeys(_TEXTS, "string") | {"truncated": "bool"}
 _TYPES |= dict.fromkeys(("step", "tokens", "group", "sample"), "int64") | dict.fromkeys(("seconds", "value", "reward"), "double")
 
 
@@ -158,7 +152,8 @@ def _write(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fields = [(name, _TYPES[name]) for name in (*columns, *([ANSWER_COLUMN] if any(ANSWER_COLUMN in row for row in rows) else ()))]
+    kept = [name for name in (PROMPT_COLUMN, ANSWER_COLUMN) if any(name in row for row in rows)]
+    fields = [(name, _TYPES[name]) for name in (*columns, *kept)]
     fields += [field for gate in gates for field in zip(gate_columns(gate), ("string", "double", "string"), strict=True)]
     metadata = {"octavo.schema": schema, "octavo.card_id": card_id, "octavo.attempt": attempt}
     layout = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields], metadata=metadata)

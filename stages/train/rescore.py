@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import ConfigDict
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen
-from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, gate_columns
+from stages.contracts.history import COMPLETIONS_COLUMNS, COMPLETIONS_SCHEMA, PROMPT_COLUMN, gate_columns
 from stages.contracts.layout import RunFolder
 from stages.contracts.model import DatasetRef
 from stages.contracts.plugin import Answer
@@ -150,7 +150,7 @@ def _scored_again(card: ScoredCard, composed: Composed, batch: Sequence[Completi
     gone: Completion = {"reward": None}
     for gate in card.reward.gates:
         gone |= dict(zip(gate_columns(gate.name), ("unknown", None, NO_ROW), strict=True))
-    kept = [column for column in COMPLETIONS_COLUMNS if column != "reward"]
+    kept = [column for column in (*COMPLETIONS_COLUMNS, PROMPT_COLUMN) if column != "reward" and column in batch[0]]
     return [{**(next(scores) if row["prompt_id"] in rows else gone), **{column: row[column] for column in kept}} for row in batch]
 
 

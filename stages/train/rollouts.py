@@ -11,6 +11,7 @@ from torch import Tensor
 from stages.contracts.training import GenerationSettings, OwnGenerationSettings
 from stages.train.decoding import Choice, Decoder, RolloutModel, Shape, Unsupported, rollout_model
 from stages.train.guards import InvalidLogits
+from stages.train.stop_texts import NO_STOPS, StopTexts
 
 TOLERANCE = 0.3
 """Largest mean |log p(rollout) - log p(training)| a token, in nats, with which the engine is trusted. bfloat16 alone gives 0.02-0.06 on
@@ -26,8 +27,14 @@ class Rollouts:
     """Attach to a trainer of TRL after it is built; PPO calls `sampled` and `difference` itself. `notes["generation"]` says for the ledger
     what generated."""
 
-    def __init__(self, settings: GenerationSettings | OwnGenerationSettings, logits: InvalidLogits | None, notes: dict[str, str]) -> None:
-        self.settings, self.logits, self.notes = settings, logits, notes
+    def __init__(
+        self,
+        settings: GenerationSettings | OwnGenerationSettings,
+        logits: InvalidLogits | None,
+        notes: dict[str, str],
+        stops: StopTexts = NO_STOPS,
+    ) -> None:
+        self.settings, self.logits, self.notes, self.stops = settings, logits, notes, stops
         self.refused: str | None = None
         self._compile = settings.torch_compile
         self._model: RolloutModel | None = None
@@ -78,14 +85,15 @@ class Rollouts:
         width = -(-ids.shape[1] // self.settings.bucket) * self.settings.bucket
         if self._decoder is not None:
             width = max(width, self._decoder.shape.prompt)
-        tokens, logps, repaired = self._ready(policy, Shape(ids.shape[0], width, int(config.max_new_tokens)), choice).run(ids, attention)
+        decoder = self._ready(policy, Shape(ids.shape[0], width, int(config.max_new_tokens)), choice)
+        tokens, logps, repaired = decoder.run(ids, attention, stopped=self.stops.are_in if self.stops.texts else None)
         if not bool(torch.isfinite(logps).all()):
             raise RuntimeError("probabilities of the rollout are not finite")
         if self.logits is not None:
             self.logits.positions += repaired
         shown, logps, self._sampled = attention.bool().cpu(), logps.cpu(), {}
         for row, (prompt, completion) in enumerate(zip(ids.cpu(), tokens.cpu().tolist(), strict=True)):
-            kept = next((place + 1 for place, token in enumerate(completion) if token in ends), len(completion))
+            kept = self.stops.length(completion, ends) or len(completion)
             self._sampled[*prompt[shown[row]].tolist(), -1, *completion[:kept]] = logps[row, :kept]
         return torch.cat([ids, tokens], 1)
 

@@ -38,7 +38,7 @@ from stages.train.data import Row, read_rows
 from stages.train.environment import prepare
 from stages.train.recorder import Cell, Journal, write_completions, write_history
 from stages.train.rewards.compose import sandbox
-from stages.train.scoring import gate_modules
+from stages.train.scoring import gate_modules, with_prompts
 
 S = TypeVar("S", bound=TrainSettings)
 
@@ -186,7 +186,8 @@ def _record(work: Work[Any], adapter: Path | None, outcome: Outcome, seconds: fl
     identity = {"card_id": started.card_id, "attempt": started.attempt}
     try:
         write_history(run.history, work.journal.history_rows(), **identity)
-        write_completions(run.completions, work.journal.completion_rows(), [gate.name for gate in _gates(work.card)], **identity)
+        completions = with_prompts(work.journal.completion_rows(), work.rows, work.card.data, work.card.model)
+        write_completions(run.completions, completions, [gate.name for gate in _gates(work.card)], **identity)
         shutil.rmtree(run.adapter, ignore_errors=True)
         make_folder(run.adapter)
         if adapter:

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.contracts.attempt import FailureClass
-from stages.contracts.history import ANSWER_COLUMN, gate_columns
+from stages.contracts.history import ANSWER_COLUMN, PROMPT_COLUMN, gate_columns
+from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.plugin import GATES, Answer, Judgement
+from stages.contracts.prompt import shown_text
 from stages.contracts.reward import Gate, Reward
 from stages.train.attempts import Stopped
 from stages.train.data import Row
 from stages.train.ranks import from_first, gathered, rank
 from stages.train.recorder import Cell, Journal, cell
 from stages.train.rewards.compose import Scored, compose
+from stages.train.stop_texts import NO_STOPS, StopTexts
 
 
 def gate_modules(gates: Iterable[Gate]) -> list[str]:
@@ -37,6 +40,12 @@ def completion_rows(scored: Scored, answers: Sequence[Answer], size: int = 1) ->
         }
         for place, answer in enumerate(answers)
     ]
+
+
+def with_prompts(completions: Iterable[Mapping[str, Any]], rows: Sequence[Row], data: DatasetRef, model: ModelRef) -> list[dict[str, Any]]:
+    """Rows of completions with what the model read, by the row that `prompt_id` names; null where it is gone."""
+    texts = {row["id"]: shown_text(row, data.prompt, data.layout, model.apply_chat_template) for row in rows}
+    return [{**completion, PROMPT_COLUMN: texts.get(completion["prompt_id"])} for completion in completions]
 
 
 def _gate_cells(judgements: Mapping[str, Judgement | None]) -> dict[str, Any]:
@@ -95,8 +104,20 @@ class TrainingReward:
 
     __name__ = "reward"  # TRL names its columns after the function
 
-    def __init__(self, card: Reward, *, rows: Sequence[Row], seed: int, group: int, ends: set[int], journal: Journal, attempt: str) -> None:
-        self.card, self.rows, self.seed, self.group, self.ends = card, {row["id"]: row for row in rows}, seed, group, ends
+    def __init__(
+        self,
+        card: Reward,
+        *,
+        rows: Sequence[Row],
+        seed: int,
+        group: int,
+        ends: set[int],
+        stops: StopTexts = NO_STOPS,
+        journal: Journal,
+        attempt: str,
+    ) -> None:
+        self.card, self.rows, self.seed, self.group = card, {row["id"]: row for row in rows}, seed, group
+        self.ends, self.stops = ends, stops
         self.journal, self.attempt = journal, attempt
         self.composed = compose(card)
         self.pending: dict[int, dict[str, Cell]] = {}
@@ -115,9 +136,9 @@ class TrainingReward:
         step, begun = trainer_state.global_step + 1, time.perf_counter()
         answers = [
             Answer(
-                text=text,
+                text=self.stops.cut(text),
                 row=self.rows[name],
-                truncated=not ids or ids[-1] not in self.ends,
+                truncated=not ids or (ids[-1] not in self.ends and not self.stops.is_in(ids)),
                 key=f"{self.seed}:{step}:{name}:{place}",
                 tokens=len(ids),
             )

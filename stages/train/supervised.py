@@ -57,7 +57,7 @@ def gold_pairs(model: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequence
     lacking = [row["id"] for row in rows if not isinstance(row.get(key), str) or not row[key].strip()]
     if lacking:
         raise Stopped("data", f"{len(lacking)} of {len(rows)} rows have no text under `{key}`, the gold answer; first `{lacking[0]}`")
-    prompts = prompt_texts(model, tokenizer, [row[data.prompt] for row in rows])
+    prompts = prompt_texts(model, data, tokenizer, rows)
     pairs = [_pair(tokenizer, prompt, row[key]) for prompt, row in zip(prompts, rows, strict=True)]
     long = [(len(pair["input_ids"]), row["id"]) for pair, row in zip(pairs, rows, strict=True) if len(pair["input_ids"]) > max_length]
     if long:

@@ -26,6 +26,7 @@ from stages.train.refusals import refusal
 from stages.train.resume import newest, required_files
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
+from stages.train.stop_texts import StopTexts, stopping_criteria
 from stages.train.tracking import tracked
 
 MODULE = "stages.train.trl"
@@ -54,7 +55,7 @@ def fit(work: Work[Any]) -> Path:
 
     config, trainer = {"grpo": (trl.GRPOConfig, trl.GRPOTrainer), "rloo": (trl.RLOOConfig, trl.RLOOTrainer)}[card.train.algorithm]
     with prepared(work, group=card.train.num_generations, pad_ends=True) as parts:
-        texts = prompt_texts(card.model, parts.tokenizer, [row[card.data.prompt] for row in work.rows])
+        texts = prompt_texts(card.model, card.data, parts.tokenizer, work.rows)
         prompts = [{"prompt": text, "id": row["id"]} for text, row in zip(texts, work.rows, strict=True)]
         training = trainer(
             args=config(**settings(card, work.output), **trl_settings(card)),
@@ -69,7 +70,9 @@ def fit(work: Work[Any]) -> Path:
         if engine(card) == "compiled":
             from stages.train.rollouts import Rollouts
 
-            Rollouts(card.train.generation or GenerationSettings(), parts.logits, work.notes).attach(training)
+            Rollouts(card.train.generation or GenerationSettings(), parts.logits, work.notes, parts.stops).attach(training)
+        if parts.stops.texts:
+            _stop_at_texts(training, parts)
         training._generate = parts.generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
         continue_order(training, work.steps_before)
         return train_to_end(work, training)
@@ -82,6 +85,8 @@ class Prepared:
     model: Any
     tokenizer: Any
     ends: set[int]
+    stops: StopTexts
+    """Texts that end one too."""
     logits: Any
     """An InvalidLogits (stages/train/guards.py), or None when the card leaves logits alone."""
     reward: Any
@@ -104,26 +109,54 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
     card, settings = work.card, work.card.train
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
     model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
-    ends = end_tokens(model, tokenizer)
+    ends, texts = end_tokens(model, tokenizer), StopTexts.of(card.data, tokenizer)
     logits = reward = clock = None
     if card.reward is not None:
         clock = Clock()
         if settings.guards.remove_invalid_logits:
             logits = InvalidLogits()
             logits.attach(model)
-        stops = ends | {tokenizer.pad_token_id} if pad_ends else ends
-        name = work.started.attempt
-        reward = TrainingReward(card.reward, rows=work.rows, seed=card.seed, group=group, ends=stops, journal=work.journal, attempt=name)
+        reward = TrainingReward(
+            card.reward,
+            rows=work.rows,
+            seed=card.seed,
+            group=group,
+            ends=ends | {tokenizer.pad_token_id} if pad_ends else ends,
+            stops=texts,
+            journal=work.journal,
+            attempt=work.started.attempt,
+        )
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
     with tracked(card, work.run.name, work.started.attempt) as tracker:
         recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before, tracker)
         try:
-            yield Prepared(model, tokenizer, ends, logits, reward, clock, [guard, recorder])
+            yield Prepared(model, tokenizer, ends, texts, logits, reward, clock, [guard, recorder])
         except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
-            if policy_finite(model, tokenizer, work.rows[0][card.data.prompt]):
+            if policy_finite(model, tokenizer, prompt_texts(card.model, card.data, tokenizer, work.rows[:1])[0]):
                 raise
             last = max(work.steps_before, work.journal.last_step(work.started.attempt))
             raise Stopped("nonfinite", f"the policy's logits are not finite after step {last}") from None
+
+
+def _stop_at_texts(training: Any, parts: Prepared) -> None:
+    """End completions at the texts of the spec, whatever samples: rows of transformers' `generate` stop there, and of the others the
+    tokens behind are dropped, as those behind an end token are."""
+    policy = training.accelerator.unwrap_model(training.model)
+    generate, sample = policy.generate, training._generate_single_turn
+
+    def stopping(*arguments: Any, **named: Any) -> Any:
+        return generate(*arguments, **named, **stopping_criteria(parts.stops, named["input_ids"].shape[1]))
+
+    def cut(*arguments: Any, **named: Any) -> Any:
+        output = sample(*arguments, **named)  # GRPO's has log-probabilities beside the tokens
+        completions, logps = output if isinstance(output, tuple) else (output, None)
+        lengths = [parts.stops.length(ids, parts.ends) for ids in completions]
+        kept = [ids[:length] for ids, length in zip(completions, lengths, strict=True)]
+        if not isinstance(output, tuple):
+            return kept
+        return kept, logps and [row[:length] for row, length in zip(logps, lengths, strict=True)]
+
+    policy.generate, training._generate_single_turn = stopping, cut
 
 
 def train_to_end(work: Work[Any], training: Any) -> Path:

@@ -179,11 +179,31 @@ def test_explain_shows_what_a_layer_replaced(work, spec, capsys, run, value, pla
 
 def test_explain_everything(work, capsys):
     assert main(["explain", "zero-s3"]) == 0
-    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "0.0" in rows["reward.gates.0.settings.score"] and "specs/example.yaml:37:29" in rows["reward.gates.0.settings.score"]
     assert rows["train.top_p"].endswith("default")
     assert "specs/example.yaml:23:15" in rows["seed"]
     assert "constraints.txt:2:1" in rows["versions.torch"]
+
+
+def test_explain_shows_a_prompt_as_the_model_reads_it_and_answers_of_examples(work, spec, capsys):
+    prompt = "prompt:\n  template: 'Write {prompt}: '\n  examples: [{row: {prompt: negate}, answer: -x}]\n"
+    text = spec.replace("  shaped:\n    gates:", "  shaped:\n    answer: {from: boxed}\n    gates:", 1) + prompt
+    text = text.replace('"(x*2)+3"', "'So \\boxed{(x*2)+3}.'", 1)
+    (work / "specs/example.yaml").write_text(text)
+    assert main(["explain", "shaped-s1", "prompt"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (
+        "\nprompt of `row-1`:\n  | Write negate: -x\n  | \n  | Write double then add 1\n  | : \n"
+        "\nanswer of example 1:\n  | (x*2)+3\n"
+        "\nanswer of example 2: none, no \\boxed{...}\n"
+    )
+    (work / "specs/example.yaml").write_text(text.replace("base: octavo/tiny", "base: octavo/tiny\n  apply_chat_template: true", 1))
+    assert main(["explain", "shaped-s1"]) == 0
+    printed = capsys.readouterr().out
+    assert "its tokenizer is not on this machine, so these are the messages" in printed and "  | assistant: -x\n" in printed
+    rows = {line.split()[0]: line for line in printed.splitlines() if line}
+    assert "specs/example.yaml:28:20" in rows["reward.answer.from"] and "(experiment)" in rows["data.layout.template"]
 
 
 def test_explain_prefers_the_experiment_to_its_profile(work, capsys):

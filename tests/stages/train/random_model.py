@@ -19,6 +19,7 @@ from stages.contracts.files import file_digest
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Permission
+from stages.contracts.prompt import PromptFormat
 from stages.contracts.reward import Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT
@@ -60,6 +61,7 @@ def run_folder(
     device: str = "cpu",
     adapter: Adapter = LORA,
     rows: Sequence[Mapping[str, str]] = ROWS,
+    layout: PromptFormat | None = None,
 ) -> RunFolder:
     """`runs/small/short-s1` of a project: its card, rewarded for short completions (SFT: with gold answers), its permission, and the
     data. `gpus` is the number of processes: on a CPU each is one."""
@@ -74,7 +76,7 @@ def run_folder(
         seed=1,
         null_control=False,
         model=ModelRef(base="tiny", path=str(base), revision="0", adapter=adapter),
-        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None),
+        data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl"), answer="gold" if gold else None, layout=layout),
         reward=None if gold else Reward(name="short", gates=(gate,)),
         train=settings,
         device=device,

@@ -20,7 +20,7 @@ def test_rows_are_read_in_order_up_to_the_limit(tmp_path):
     ("text", "code", "part"),
     [
         ('{"id": "a", "prompt": "1"}\n{"id": ', "S202", "d.jsonl:2: not JSON"),
-        ('{"id": "a"}\n', "S202", "d.jsonl:1: no text under `id` and `prompt`"),
+        ('{"id": "a"}\n', "S202", "d.jsonl:1: the row has no text `prompt`"),
         ('{"id": 1, "prompt": "1"}\n', "S202", "d.jsonl:1: no text"),
         ('{"id": "a", "prompt": "1"}\n{"id": "a", "prompt": "2"}\n', "S202", "d.jsonl:2: second row with id 'a'"),
     ],

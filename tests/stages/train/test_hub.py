@@ -34,8 +34,8 @@ for text in sys.argv[1:]:
         if "adapter" in card:
             card = ModelRef.model_validate(card)
             model, tokenizer = load_base(card, "cpu")
-            prompts = prompt_texts(card, tokenizer, ["what"])
-            how = SimpleNamespace(max_completion_length=2, temperature=1.0, top_p=1.0)
+            prompts = prompt_texts(card, DatasetRef(path="rows"), tokenizer, [{"prompt": "what"}])
+            how = SimpleNamespace(data=DatasetRef(path="rows"), max_completion_length=2, temperature=1.0, top_p=1.0)
             made = sample(model, tokenizer, prompts, how, per_prompt=1, seed=0)
             weight = float(model.get_input_embeddings().weight[5, 0])
             print(json.dumps({"prompts": prompts, "ids": tokenizer(prompts)["input_ids"], "weight": weight, "tokens": made[0][0].tokens}))
