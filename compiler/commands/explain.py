@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from compiler.build.cards import CARD, IMPORT_CARD
@@ -139,19 +138,12 @@ def _prompt(model: ModelRef, data: DatasetRef, row: dict[str, Any]) -> tuple[str
     plain = shown_text(row, data.prompt, data.layout, model.apply_chat_template)
     if not model.apply_chat_template:
         return "", plain
-    missing = "; its tokenizer is not on this machine, so these are the messages", plain
-    if not model.hub and not Path(model.path).is_dir():
-        return missing
-    from transformers import AutoTokenizer
+    from stages.train.model import chat_text
 
-    from stages.train.model import prompt_texts
-
-    pinned = {"revision": model.revision} if model.hub else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model.path, local_files_only=True, **pinned)
-        return ", in the chat template", prompt_texts(model, data, tokenizer, [row])[0]
+        return ", in the chat template", chat_text(model, data, row)
     except (OSError, ValueError):
-        return missing
+        return "; its tokenizer is not on this machine, so these are the messages", plain
     except StageError as error:
         return f"; {error.what}, so these are the messages", plain
 

@@ -126,6 +126,17 @@ def prompt_texts(card: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequenc
     return texts
 
 
+def chat_text(card: ModelRef, data: DatasetRef, row: Row) -> str:
+    """What the model reads of a row, with the tokenizer that is on this machine. Raises OSError or ValueError where there is none, StageError
+    S277 as `prompt_texts` does."""
+    if not card.hub and not Path(card.path).is_dir():
+        raise FileNotFoundError(card.path)
+    from transformers import AutoTokenizer
+
+    pinned = {"revision": card.revision} if card.hub else {}
+    return prompt_texts(card, data, AutoTokenizer.from_pretrained(card.path, local_files_only=True, **pinned), [row])[0]
+
+
 def lora(card: Adapter) -> Any:
     """PEFT's LoraConfig of a card."""
     from peft import LoraConfig
