@@ -127,7 +127,7 @@ def prompt_texts(card: ModelRef, data: DatasetRef, tokenizer: Any, rows: Sequenc
 
 
 def chat_text(card: ModelRef, data: DatasetRef, row: Row) -> str:
-    """What the model reads of a row, with the tokenizer that is on this machine. Raises OSError or ValueError where there is none, StageError
+    """What the model reads of a row, with the tokenizer on this machine. Raises OSError or ValueError where there is none, StageError
     S277 as `prompt_texts` does."""
     if not card.hub and not Path(card.path).is_dir():
         raise FileNotFoundError(card.path)
