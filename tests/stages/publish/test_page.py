@@ -1,5 +1,6 @@
 import contextlib
 import html
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Lineage
 from stages.contracts.page_card import PageCard
+from stages.contracts.ppo import PpoSettings
 from stages.publish.header import PageSummary
 from stages.publish.page import page
 from stages.publish.passports import read_passports
@@ -112,6 +114,16 @@ def test_holes_are_on_the_first_screen(project: Path) -> None:
 def test_a_profile_says_that_it_is_no_evidence(project: Path) -> None:
     assert "Profile smoke: machinery, not evidence" in words(written(build(project, profile="smoke")))
     assert "machinery, not evidence" not in words(written(build(project)))
+
+
+def test_what_the_methods_say_of_a_loss_is_of_the_algorithm_that_trained(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    assert "GRPO's logged loss is no measure of progress" in words(written(folder.root))
+    settings = PpoSettings(algorithm="ppo", max_steps=60, learning_rate=1e-5, max_completion_length=24).model_dump(mode="json")
+    for path in folder.root.glob("*/train.card.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "train": settings}))
+    text = words(written(folder.root))
+    assert "PPO's logged losses are no measure of progress" in text and "GRPO's" not in text
 
 
 def test_reward_examples_are_shown_with_what_they_earn(project: Path) -> None:
