@@ -87,6 +87,9 @@ def test_seed_2(project: Path):
     assert (card.train.learning_rate, card.train.temperature, card.train.num_generations) == (5e-6, 0.9, 6)
     assert {gate.name: gate.weight for gate in card.reward.gates} == {"structure": 0.05, "types": 0.2, "compile": 0.1, "tests": 0.65}
     assert card.reward.curriculum == (), "5/20/10/65 at every step"
+    assert card.data.layout.system and "(* END *)" in card.data.layout.template and card.reward.answer, (
+        "told of the end, and fences are taken off"
+    )
     assert card.reward.penalties[0].set == 0.0, "a runaway answer earns nothing (x0.3 still paid for it)"
     spec = example.experiment.spec
     assert [len(spec.stop.red_flags), len(spec.stop.green_lights), len(spec.expect)] == [5, 5, 14]
@@ -155,14 +158,14 @@ def test_what_a_person_without_the_network_sees_of_a_hub_dataset_that_is_not_pin
 
     code, output = says("check", "ocaml-syntax")
     assert code == 0 and "no errors" in output
-    assert f"specs/ocaml-syntax.yaml:19:16: W376 `{UNPINNED}` has no commit" in output and "fix: octavo compile --update" in output
+    assert f"specs/ocaml-syntax.yaml:20:16: W376 `{UNPINNED}` has no commit" in output and "fix: octavo compile --update" in output
     for command in (("compile",), ("plan",)):
         code, output = says(*command)
-        assert code == 1 and f"specs/ocaml-syntax.yaml:19:16: E375 `{UNPINNED}` has no commit" in output
+        assert code == 1 and f"specs/ocaml-syntax.yaml:20:16: E375 `{UNPINNED}` has no commit" in output
         assert "why: a compile never uses the network, so a hub repository is pinned before" in output
     assert not (project / "runs").exists() and not (project / "dvc.yaml").exists()
     line = next(examine(live_needs()))
     assert (line.name, line.status, line.install) == ("specs", "missing", "octavo compile --update")
-    assert line.found.startswith(f"cannot be compiled: specs/ocaml-syntax.yaml:19: E375 `{UNPINNED}`")
+    assert line.found.startswith(f"cannot be compiled: specs/ocaml-syntax.yaml:20: E375 `{UNPINNED}`")
     code, output = says("compile", "ocaml-syntax@smoke")
     assert code == 0 and (project / "runs/ocaml-syntax@smoke/dvc.yaml").exists(), "its smoke profile needs neither"
