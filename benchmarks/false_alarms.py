@@ -47,6 +47,10 @@ def coverage(rounds: int) -> dict[str, Held]:
             see(f"t, {n} seeds", estimate([list(rng.normal(0.6, 0.1, n))], 0.95), 0.6)
             see(f"Welch, {n} seeds, spreads 1 and 3", estimate([list(rng.normal(0, 1, n)), list(rng.normal(0, 3, n))], 0.95), 0.0)
             see(f"Welch, {n} and 3 seeds, spreads 1 and 3", estimate([list(rng.normal(0, 1, n)), list(rng.normal(0, 3, 3))], 0.95), 0.0)
+            for a, b in ((5, 5), (9, 1)):
+                shares = list(rng.beta(a, b, n))
+                see(f"t on the logit scale, {n} seeds of Beta({a}, {b})", estimate([shares], 0.95, bounds=(0.0, 1.0)), a / (a + b))
+                see(f"t without bounds, {n} seeds of Beta({a}, {b})", estimate([shares], 0.95), a / (a + b))
         pairs = rng.normal(0, 1, 5)[:, None] + rng.normal(0, 0.3, (5, 2))
         see("paired differences, 5 seeds", estimate([list(pairs[:, 0] - pairs[:, 1])], 0.95), 0.0)
         for n, p in ((18, 0.1), (128, 0.3), (512, 0.02)):

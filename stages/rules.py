@@ -52,6 +52,11 @@ def bound_text(bound: float) -> str:
     return f"{bound:.15g}"
 
 
+def bounds_text(direction: str, bound: float, upper: float | None = None) -> str:
+    """`above 0.2`, or `between 0.15 and 0.25`."""
+    return f"{direction} {bound_text(bound)}" + ("" if upper is None else f" and {bound_text(upper)}")
+
+
 def width(target_steps: int, share: float) -> int:
     """A share of the target steps, at least one step: the width of a rule's window."""
     return min(target_steps, max(1, math.floor(target_steps * share + 0.5)))

@@ -11,7 +11,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.interpretation import cited, path_beside, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
-from compiler.language.expand import Expansion, Run, Setup
+from compiler.language.expand import Expansion, RewardUse, Run, Setup
 from compiler.language.experiment import Experiment, with_profile
 from compiler.language.health_profiles import detectors, named, profile_of
 from compiler.language.outside import OutsideSpec
@@ -28,8 +28,18 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact, ArtifactError
-from stages.contracts.page_card import Action, ChangeWords, ClaimText, Contingency, PageCard, PageLayout, ShownDetector
+from stages.contracts.page_card import (
+    Action,
+    ChangeWords,
+    ClaimText,
+    Contingency,
+    PageCard,
+    PageLayout,
+    ShownDetector,
+    column_statistic,
+)
 from stages.contracts.plugin import DETECTORS
+from stages.contracts.reward import Phase
 
 P = TypeVar("P", Action, Contingency)
 
@@ -65,8 +75,12 @@ class _AnalysisCards:
     def __init__(self, experiment: Experiment, expansion: Expansion, inputs: Inputs) -> None:
         self.experiment, self.spec, self.expansion, self.inputs = experiment, experiment.spec, expansion, inputs
         self.read = section(experiment) if isinstance(experiment.spec, OutsideSpec) else None
-        conditions, runs = tuple(map(condition_card, expansion.setups)), tuple(map(run_ref, expansion.runs))
-        self.shared: dict[str, Any] = {"experiment": experiment.name, "conditions": conditions, "runs": runs}
+        self.shared: dict[str, Any] = {
+            "experiment": experiment.name,
+            "conditions": tuple(map(condition_card, expansion.setups)),
+            "runs": tuple(map(run_ref, expansion.runs)),
+            "derived": experiment.spec.metrics,
+        }
         self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
 
     def screen(self) -> ScreenCard:
@@ -103,15 +117,18 @@ class _AnalysisCards:
             asked=tuple(section for section in get_args(Asked) if section in asked),
             expectations=expectations(self.experiment),
             stops={setup.name: rules for setup in setups if (rules := stop_rules(self.experiment, setup))},
+            weights={setup.name: weights for setup in setups if (weights := _weights(setup.reward))},
+            reward_ranges={setup.name: ends for setup in setups if (ends := _reward_range(setup.reward)) != (0.0, 1.0)},
             code=self.inputs.code(["stages.analyse.conclude"]),
         )
 
     def metrics(self) -> tuple[str, ...]:
-        """Metrics that get findings of their own: curves, and what questions are about."""
-        if self.read:
-            return tuple(self.read.metrics)
-        about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
+        """Metrics that get findings of their own: curves, what questions are about, and columns of tables."""
         logged = logged_by_any(self.expansion.setups)
+        if self.read:
+            return tuple(logged)
+        about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
+        about += [column_statistic(column)[0] for column in (*self.spec.page.tables.conditions, *self.spec.page.tables.seeds)]
         return tuple(dict.fromkeys([*self.curves(), *(name for name in about if name in logged)]))
 
     def draw(self) -> DrawCard:
@@ -147,6 +164,7 @@ class _AnalysisCards:
             actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
             contingency=tuple(map(_with_short_texts, proper.contingency)),
             layout=PageLayout(**{key: getattr(spec.page, key) for key in PageLayout.model_fields}),
+            hypotheses={name: text for name, condition in spec.conditions.items() if (text := _one_line(condition.hypothesis))},
             run_pages=spec.page.runs,
             **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),
@@ -168,14 +186,36 @@ class _AnalysisCards:
     def curves(self) -> tuple[str, ...]:
         if self.read:  # mapped metrics, the usual ones first; a summary has no curves
             usual = [name for name in ALGORITHMS[DEFAULT].curves if name != "kl" and name in self.read.metrics]
-            return () if self.read.format == "summary" else tuple(dict.fromkeys([*usual, *self.read.metrics]))
+            return () if self.read.format == "summary" else tuple(dict.fromkeys([*usual, *logged_by_any(self.expansion.setups)]))
         setups = self.expansion.setups
         gates = dict.fromkeys(use.card.name for setup in setups if setup.reward.declared for use in setup.reward.gates)
         pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
         rows = [ALGORITHMS[setup.train.algorithm] for setup in setups]
         without = () if any(logs_kl(setup.train) for setup in setups) else ("kl",)
         rewarded, supervised = ([name for row in rows if row.is_rewarded is kind for name in row.curves] for kind in (True, False))
-        return tuple(name for name in dict.fromkeys([*rewarded, *pass_shares, *supervised]) if name not in without)
+        names = dict.fromkeys([*rewarded, *pass_shares, *supervised, *self.spec.metrics])
+        return tuple(name for name in names if name not in without)
+
+
+def _weights(reward: RewardUse) -> tuple[Phase, ...]:
+    """Of a weighted reward: its weights from each share of training on."""
+    if reward.rules.combine != "weighted":
+        return ()
+    own = {gate.card.name: gate.card.weight or 0.0 for gate in reward.gates}
+    phases = [Phase.model_validate({"from": 0.0, "weights": own}), *sorted(reward.rules.curriculum, key=lambda phase: phase.begins)]
+    return tuple(phase for phase, after in zip(phases, [*phases[1:], None], strict=True) if after is None or after.begins > phase.begins)
+
+
+def _reward_range(reward: RewardUse) -> tuple[float, float]:
+    """The lowest and the highest reward that a completion can get."""
+    decided = [value for gate in reward.gates for value in (gate.card.on_pass, gate.card.on_fail) if value is not None]
+    low, high = min([0.0, *decided]), max([1.0, *decided])
+    if reward.rules.cap is not None and low >= 0:
+        high = min(high, max(reward.rules.cap, 0.0))
+    if reward.invert:
+        low, high = 1 - high, 1 - low
+    scale = reward.rules.scale
+    return (low, high) if scale is None else (scale.low + low * (scale.high - scale.low), scale.low + high * (scale.high - scale.low))
 
 
 def _one_line(text: str) -> str:

@@ -75,7 +75,7 @@ def expand_imports(experiment: Experiment, locked: Mapping[str, str] | None = No
     for name, condition in spec.conditions.items():
         node = experiment.node("conditions", name)
         reward = RewardUse(str(condition.reward) or name, None, (), node.get("reward") or Node(None, node.key or node.place))
-        setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward))
+        setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward, spec.metrics))
     runs = runs_of(experiment, setups, problems)
     sources = {} if isinstance(spec, CommandSpec) else dict(_sources(experiment, read, runs, problems, locked or {}, absent))
     return ImportedRuns(Expansion(tuple(setups), runs, problems=problems), sources)

@@ -1,4 +1,4 @@
-"""Which history metrics a condition logs: what claims and health gates may name."""
+"""Which metrics the history of a condition has, logged or derived from logged ones: what claims and health gates may name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from compiler.build.imports import ImportedTraining
 from compiler.language.expand import Expansion, Setup
 from stages.contracts.algorithms import ALGORITHMS
+from stages.contracts.formulas import read_formula
 from stages.contracts.history import EVALUATION_MEASURES, GATE_METRICS, METRICS, PENALTY_METRICS
 from stages.contracts.training import GroupedSettings, TrainSettings
 
@@ -25,13 +26,13 @@ def logged_by(algorithm: str) -> tuple[str, ...]:
 
 
 def logged_by_all(sides: Iterable[Setup]) -> list[str]:
-    """Metrics that every one of the setups logs."""
+    """Metrics that every one of the setups has."""
     logged = [_logged(setup) for setup in sides]
     return [name for name in logged[0] if all(name in other for other in logged[1:])] if logged else list(METRICS)
 
 
 def logged_by_any(setups: Iterable[Setup]) -> list[str]:
-    """Metrics that at least one of the setups logs."""
+    """Metrics that at least one of the setups has."""
     return list(dict.fromkeys(name for setup in setups for name in _logged(setup)))
 
 
@@ -44,8 +45,13 @@ def question_metrics(expansion: Expansion) -> list[str]:
 
 def _logged(setup: Setup) -> dict[str, None]:
     """Metrics of one setup, in order."""
-    if isinstance(setup.train, ImportedTraining):
-        return dict.fromkeys(setup.train.metrics)
+    logged = _trained(setup) if not isinstance(setup.train, ImportedTraining) else dict.fromkeys(setup.train.metrics)
+    for name, text in setup.derived.items():
+        logged |= {name: None} if set(read_formula(text).metrics) <= logged.keys() else {}
+    return logged
+
+
+def _trained(setup: Setup) -> dict[str, None]:
     gates, penalties = sorted(use.card.name for use in setup.reward.gates), sorted(penalty.name for penalty in setup.reward.penalties)
     own = [name for name in logged_by(setup.train.algorithm) if name != "kl" or logs_kl(setup.train)]
     own += [f"gate.{gate}.{measure}" for gate in gates for measure in GATE_METRICS]

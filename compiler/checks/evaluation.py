@@ -23,6 +23,7 @@ from stages.contracts.algorithms import SFT
 from stages.contracts.analysis_card import Bound
 from stages.contracts.claim import Claim
 from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.formulas import logged_inputs
 from stages.contracts.history import EVALUATION_MEASURES, POLICY_LOSSES, REWARD_UNITS, SAMPLED, metric
 from stages.contracts.page_card import ShownDetector, ShownMetric
 from stages.contracts.plugin import DETECTORS, kinds, load
@@ -161,7 +162,8 @@ def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
             yield from known_metric(claim, place, sides, scores)
             if len(sides) == 2 and sides[0].reward.name != sides[1].reward.name:
                 yield from comparable(claim, place, sides)
-            if claim.metric in POLICY_LOSSES and any(side.train.algorithm in SAMPLED for side in sides):
+            rests_on = logged_inputs(claim.metric, experiment.spec.metrics)
+            if rests_on & POLICY_LOSSES and any(side.train.algorithm in SAMPLED for side in sides):
                 yield problem("E464", place, claim=claim.id, metric=claim.metric)
     if any(claim.contrast and not claim.elsewhere for claim in experiment.spec.claims):
         yield from _null_control(experiment)
@@ -187,8 +189,8 @@ def known_metric(claim: Claim, place: Place, sides: list[Setup], scores: list[st
 
 def comparable(claim: Claim, place: Place, sides: list[Setup]) -> Iterator[Diagnostic]:
     """E308: a contrast of rewards that are numbers on different scales. `sides`: two conditions with different rewards."""
-    meaning = metric(claim.metric)
-    if meaning is None or meaning.unit not in REWARD_UNITS:
+    units = {meaning.unit for name in logged_inputs(claim.metric, sides[0].derived) if (meaning := metric(name)) is not None}
+    if not units & REWARD_UNITS:
         return
     is_change = claim.statistic == "change" and sides[1].condition.role == "null_control"
     if not is_change and all(side.train.algorithm != SFT for side in sides):  # without a reward E305 says it

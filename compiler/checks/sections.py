@@ -8,7 +8,7 @@ from itertools import islice
 
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
-from compiler.checks import data, evaluation, interpretation, outside, rewards, stops, training
+from compiler.checks import data, evaluation, interpretation, metrics, outside, rewards, stops, training
 from compiler.document.node import Node
 from compiler.document.validate import MOST
 from compiler.language.expand import Expansion
@@ -57,17 +57,13 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
 
 
 CHECKS = (
-    training.check,
-    training.supervised,
-    rewards.check,
-    data.check,
-    evaluation.check,
-    evaluation.claims,
-    stops.check,
-    interpretation.check,
-    family,
+    *(training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims),
+    *(metrics.check, stops.check, interpretation.check, family),
 )
-OUTSIDE = (outside.check, evaluation.health, evaluation.answers, evaluation.claims, stops.check, interpretation.check, names)
+OUTSIDE = (
+    *(outside.check, evaluation.health, evaluation.answers, evaluation.claims, metrics.check),
+    *(stops.check, interpretation.check, names),
+)
 """Checks that mean something without a model, data and rewards."""
 
 

@@ -10,10 +10,11 @@ from compiler.build.stops import NULL, WrittenRule, conditions_of, rules_of
 from compiler.document.node import Node
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
-from compiler.language.expressions import Unreadable, as_comparison, characters, is_decided, stop_condition, written_comparisons
+from compiler.language.expressions import Unreadable, characters, is_decided, stop_condition, written_comparisons
 from compiler.problems import problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.expressions import Comparison, Expression
+from stages.contracts.formulas import logged_inputs
 from stages.contracts.history import metric
 from stages.contracts.stops import Expectation, read_length
 
@@ -61,7 +62,7 @@ def _when(rule: WrittenRule) -> Node:
 
 def _rule(experiment: Experiment, setup: Setup, rule: WrittenRule, read: Expression) -> Iterator[Diagnostic]:
     """E361 metrics that are not logged, E363 a comparison that decides nothing, W360 equality with a continuous number."""
-    node, logged = _when(rule), logged_by_all([setup])
+    node, logged = _when(rule), [name for name in logged_by_all([setup]) if name not in setup.derived]
     elsewhere = "write it below `conditions: <name>: train:`" if rule.id == "early_stop" else "add `conditions: [...]`"
     for leaf, text in written_comparisons(node.value, read):
         place = characters(node, text.start("leaf"), len(text["leaf"]), experiment.document)
@@ -86,6 +87,9 @@ def _is_continuous(leaf: Comparison) -> bool:
 
 def _not_logged(setup: Setup, name: str, logged: list[str], place: Place, elsewhere: str) -> Diagnostic:
     """E361 for a metric of a rule or an expectation that a condition's runs do not measure."""
+    if name in setup.derived and name not in logged:
+        inputs = sorted(logged_inputs(name, setup.derived))
+        return problem("E361.derived", place, None, condition=setup.name, word=name, inputs=inputs, first=inputs[0])
     if name == "kl" or name.startswith("evaluation."):
         return problem("E361.kl" if name == "kl" else "E361.evaluation", place, None, condition=setup.name, word=name[:80])
     if metric(name) is not None:
@@ -158,9 +162,11 @@ def _place_is_reached(expectation: Expectation, node: Node, setup: Setup, experi
 
 def _bound(expectation: Expectation, node: Node) -> Iterator[Diagnostic]:
     """E363."""
-    name, side, meaning = expectation.metric, expectation.direction, metric(expectation.metric)
-    holds = is_decided(as_comparison(name, expectation)) if meaning is not None and meaning.share else None
-    if holds is not None:
-        always, missed = ("always", "missed") if holds else ("never", "met")
-        facts = {"metric": name, "side": side, "bound": expectation.bound}
-        yield problem("E363.expectation", node.value[side].place, None, always=always, missed=missed, **facts)
+    name, meaning = expectation.metric, metric(expectation.metric)
+    for side, sign in (("above", ">"), ("below", "<")) if meaning is not None and meaning.share else ():
+        bound = getattr(expectation, side)
+        holds = None if bound is None else is_decided(Comparison(metric=name, sign=sign, value=bound))
+        if holds is not None:
+            always, missed = ("always", "missed") if holds else ("never", "met")
+            facts = {"metric": name, "side": side, "bound": bound}
+            yield problem("E363.expectation", node.value[side].place, None, always=always, missed=missed, **facts)

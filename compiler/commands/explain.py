@@ -25,7 +25,7 @@ from stages.contracts.layout import RUNS
 from stages.contracts.lineage import Origin
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.prompt import shown_text
-from stages.rules import rule_text
+from stages.rules import bounds_text, rule_text
 
 PROMPT = "prompt"
 """Instead of a key: only the texts."""
@@ -162,7 +162,7 @@ def _rules(compiled: Compiled, run: Run) -> dict[str, tuple[Any, Origin]]:
         rows[name] = (rule_text(rule.resolved(run.setup.train.max_steps)), origin(rule.node))
     for index, card in enumerate(expectations(spec)):
         if run.setup.name in card.conditions:
-            words = f"{card.metric} {card.direction} {card.bound:g} at {card.place}"
+            words = f"{card.metric} {bounds_text(card.direction, card.bound, card.upper)} at {card.place}"
             rows[f"expect.{card.id}"] = (words, origin(spec.node("expect", index)))
     return rows
 

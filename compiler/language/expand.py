@@ -67,6 +67,8 @@ class Setup:
     adapter: Adapter
     adapter_node: Node
     reward: RewardUse
+    derived: Mapping[str, str] = field(default_factory=dict)
+    """Formulas of the experiment's derived metrics by their names."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,9 @@ class _Expander:
             reward: RewardUse | None = RewardUse(SUPERVISED, None, (), node.get("reward") or node)
         else:
             reward = self._reward(name, condition)
-        return Setup(name, condition, node, *train, *data, *adapter, reward) if train and data and adapter and reward else None
+        if not (train and data and adapter and reward):
+            return None
+        return Setup(name, condition, node, *train, *data, *adapter, reward, self.spec.metrics)
 
     def _section(
         self, validate: Callable[[Node], tuple[M | None, list[Diagnostic]]], base: Node, over: Node | None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from compiler.language.rewards import ConditionReward, NamedGate, Reward
 from stages.contracts.analysis_card import HealthRule
 from stages.contracts.artifact import Section
 from stages.contracts.claim import Claim
 from stages.contracts.evaluation import Sampling
+from stages.contracts.formulas import FormulaError, read_formula
 from stages.contracts.model import EvaluationData, Model, TrainData
-from stages.contracts.names import Slug
+from stages.contracts.names import Slug, refused
 from stages.contracts.page_card import Action, Contingency, PageLayout, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
@@ -21,6 +22,17 @@ from stages.contracts.retries import RetryPolicy
 from stages.contracts.stops import Expectation, Stop
 
 MAX_PROFILES = 100
+
+
+def _readable(text: str) -> str:
+    try:
+        read_formula(text)
+    except FormulaError as error:
+        raise refused("E239", reason=str(error)) from None
+    return text
+
+
+Formula = Annotated[str, AfterValidator(_readable)]
 
 
 class ConditionModel(Section):
@@ -52,6 +64,7 @@ class Condition(Section):
     role: Literal["treatment", "control", "null_control"] = Field(
         description="null_control: without a signal; its movement is the noise floor."
     )
+    hypothesis: str = Field("", max_length=2000, description="What its author expects it to do; shown beside what came out.")
     train: dict[str, Any] = Field(
         {}, description="Keys of `train` that differ. `algorithm` may change to or from `sft`; keys of both stay."
     )
@@ -148,6 +161,11 @@ class Spec(Section):
     preflight: PreflightSettings = Field(default_factory=PreflightSettings, description="Checks on the untrained model.")
     health: Health = Field(default_factory=Health, description="When a run counts.")
     evaluation: Evaluation | None = Field(None, description="The shared evaluation.")
+    metrics: dict[str, Formula] = Field(
+        {},
+        max_length=50,
+        description="Metrics that the analysis derives from logged ones, as `reward_cv: reward_std / reward`; they retrain nothing.",
+    )
     claims: tuple[Claim, ...] = Field((), max_length=1_000, description="What is to be decided, with rules written before the data.")
     questions: tuple[Question, ...] = Field((), max_length=200, description="Questions that the page answers with computed sections.")
     stop: Stop = Field(default_factory=Stop, description="When a run is stopped before its end. Null controls never are.")

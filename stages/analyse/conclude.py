@@ -19,6 +19,7 @@ from stages.analyse import outcomes
 from stages.analyse.counts import count_findings, question_findings
 from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
 from stages.analyse.findings import run_finding, seeds_finding, untrained_finding
+from stages.analyse.tables import table_findings
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard
 from stages.contracts.artifact import write
@@ -67,7 +68,7 @@ def _findings(evidence: Evidence) -> Iterator[Finding]:
     evaluated = [(name, statistic) for name in scores for statistic in ("final", "change")]
     yield from (untrained_finding(evidence, name) for name in scores)
     for condition in evidence.card.conditions:
-        gates = [f"gate.{gate}.pass_share" for gate in condition.gates]
+        gates = [f"gate.{gate}.{measure}" for gate in condition.gates for measure in MEASURES]
         for name, statistic in (*_trained(evidence, condition, *gates), *evaluated):
             yield seeds_finding(evidence, [condition.name], name, statistic)
     conditions = {condition.name: condition for condition in evidence.card.conditions}
@@ -77,6 +78,7 @@ def _findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _contrasts(evidence)
     yield from count_findings(evidence)
     yield from question_findings(evidence)
+    yield from table_findings(evidence)
 
 
 def _trained(evidence: Evidence, condition: ConditionCard, *more: str) -> list[tuple[str, str]]:
@@ -91,9 +93,10 @@ def _contrasts(evidence: Evidence) -> Iterator[Finding]:
     controls = [condition.name for condition in conditions if condition.role == "null_control"]
     pairs = [[condition.name, control] for condition in conditions for control in controls if control != condition.name]
     for pair in pairs:
-        yield from (seeds_finding(evidence, pair, f"evaluation.{score}.pass_share", "final") for score in evidence.card.evaluation)
+        names = (f"evaluation.{score}.{measure}" for score in evidence.card.evaluation for measure in MEASURES)
+        yield from (seeds_finding(evidence, pair, name, "final") for name in names)
     for claim in evidence.card.claims:
-        if claim.contrast is None or not refusal(claim, evidence.conditions, evidence.imported):
+        if claim.contrast is None or not refusal(claim, evidence.conditions, evidence.imported, evidence.card.derived):
             yield seeds_finding(evidence, claim.sides, claim.metric, claim.statistic, everyone=not claim.included_only)
 
 

@@ -14,6 +14,8 @@ from stages.contracts.preflight_card import PreflightResult
 
 SIGNAL = ("collapse", "zero_signal")
 """Detectors that say whether groups keep a reward signal."""
+TABLED = ("collapse", "nonfinite", "summary")
+"""Detectors whose answers stand in tables; `summary` reads those of imported summaries."""
 _REACHED = "Share of the completions that reached the gate {gate} "
 OUTCOMES = {
     "reach": "Share of completions that reached the gate {gate}",
@@ -128,7 +130,7 @@ def question_findings(evidence: Evidence) -> Iterator[Finding]:
     subjects = {**conditions, "experiment": evidence.runs}
     detections = {run.ref.name: {own.detector: own for own in run.health.detections} if run.health else {} for run in evidence.runs}
     for kind in dict.fromkeys(kind for run in evidence.runs for kind in detections[run.ref.name]):
-        if "anomalies" in asked or ("signal" in asked and kind in SIGNAL):
+        if "anomalies" in asked or kind in TABLED or ("signal" in asked and kind in SIGNAL):
             yield from (_onset(evidence, run, kind, detections[run.ref.name].get(kind)) for run in evidence.runs)
             for condition, runs in conditions.items():
                 looked = [(run, own) for run in runs if (own := detections[run.ref.name].get(kind)) and own.state == "looked"]

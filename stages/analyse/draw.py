@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from stages.analyse import picture, plots
-from stages.analyse.frames import NOT_FINITE, NULL, Run, read_if_there, read_run, window_ending
+from stages.analyse.cells import NOT_FINITE, NULL
+from stages.analyse.frames import Run, read_if_there, read_run, window_ending
 from stages.contracts.analysis_card import ConcludeCard, DrawCard
 from stages.contracts.artifact import dump, read
 from stages.contracts.expressions import comparisons
@@ -71,7 +72,7 @@ class Experiment:
         conditions = {condition.name: condition for condition in card.conditions}
         for ref in card.runs:
             place = folder.run(ref.name)
-            run, health = read_run(place, ref, conditions[ref.condition]), read_if_there(Health, place.health)
+            run, health = read_run(place, ref, conditions[ref.condition], (), card.derived), read_if_there(Health, place.health)
             self.last_step = max(self.last_step, run.last_step)
             if run.card_id is not None:
                 self.sources.append(Source(path=place.history.as_posix(), sha256=file_digest(place.history), attempt=run.attempt))

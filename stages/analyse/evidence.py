@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from stages.analyse.frames import Run, Window, read_if_there, read_run, read_table, window_of
@@ -20,14 +22,20 @@ from stages.contracts.expressions import comparisons
 from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
 from stages.contracts.health import Health
-from stages.contracts.history import EVALUATION_SCHEMA, STATUSES, Metric, gate_columns, metric
+from stages.contracts.history import EVALUATION_SCHEMA, STATUSES, Ends, Metric, gate_columns, metric
 from stages.contracts.import_card import ImportCard, Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.preflight_card import Preflight
+from stages.contracts.reward import Phase
 from stages.contracts.stops import StopRules
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
 """History metrics that every experiment gets, whatever its card names."""
+SHOWN = ("reward_std", "loss", "grad_norm", "kl")
+"""History metrics whose last window every table shows by default."""
+CLASS = re.compile(r"[:;]| \(")
+"""What ends the class of a reason such as `does not parse: line 2` or `2 items with a type error; line 3`."""
+CLASS_CHARS = 60
 MEASURES = ("pass_share", "score")
 _SHARES = {"truncated", "zero_signal_share", "pass_share", "reach_share", "unknown_share"}
 """Metrics, and measures of gates, that are shares of a step's completions."""
@@ -54,6 +62,18 @@ class Measure(NamedTuple):
     """Of a change within training: from the run's own steps."""
 
 
+class Range(NamedTuple):
+    """Where the values of a metric lie over all steps of a run that count."""
+
+    lowest: float
+    at_lowest: int
+    highest: float
+    at_highest: int
+    outside: int
+    """Steps outside the metric's healthy range, of `n`."""
+    n: int
+
+
 @dataclass(frozen=True)
 class RunEvidence:
     """What is kept of one run's files."""
@@ -71,6 +91,10 @@ class RunEvidence:
     attempts: tuple[Attempt, ...]
     gates: Mapping[tuple[str, str], Mapping[str, int]]
     """By gate and window: completions by status, and all of them as `completions`."""
+    errors: Mapping[tuple[str, str], Mapping[str, int]]
+    """By gate and window: completions that failed by the class of their reason."""
+    ranges: Mapping[str, Range]
+    """By metric, those that have a value that counts."""
     evaluated_attempt: str | None
     evaluated: bool
 
@@ -117,6 +141,23 @@ class Evidence:
         """Conditions with an imported run, read or not."""
         return frozenset(run.ref.condition for run in (*self.runs, *self.others) if run.place.import_card.exists())
 
+    def meaning(self, name: str) -> Metric:
+        """What a metric is; a name that octavo does not know has no unit."""
+        formula = self.card.derived.get(name)
+        return metric(name) or Metric(
+            name, "derived" if formula else "", (), name, f"{name} = {formula}, step by step" if formula else name
+        )
+
+    def bounds(self, name: str, conditions: Iterable[str]) -> Ends:
+        """What a value of these conditions lies between by definition. Rewards of runs that octavo only read have no known range."""
+        if name != "reward":
+            return self.meaning(name).bounds
+        if not self.imported.isdisjoint(conditions):
+            return (None, None)
+        own = {condition.name for condition in self.card.conditions}  # of another experiment only an equal reward is compared
+        ranges = [self.card.reward_ranges.get(condition, (0.0, 1.0)) for condition in conditions if condition in own]
+        return (min((low for low, _ in ranges), default=None), max((high for _, high in ranges), default=None))
+
     def sources(self, files: Iterable[tuple[Path, str | None]]) -> tuple[Source, ...]:
         """Files that were read, each with its attempt. Raises OSError when one is missing."""
         files = list(files)
@@ -132,9 +173,10 @@ class Evidence:
         return self.sources((run.place.health, None) for run in runs if run.health)
 
 
-def meaning(name: str) -> Metric:
-    """What a metric is; a name that octavo does not know has no unit."""
-    return metric(name) or Metric(name, "", (), name, name)
+def shown_metrics(evidence: Evidence) -> tuple[str, ...]:
+    """Metrics whose last window tables show beside those of `history_metrics`, as far as runs log them."""
+    named = history_metrics(evidence.card)
+    return tuple(name for name in SHOWN if name not in named and any(name in run.ranges for run in evidence.runs))
 
 
 def history_metrics(card: ConcludeCard) -> tuple[str, ...]:
@@ -165,7 +207,7 @@ def load_evidence(folder: ExperimentFolder, card: ConcludeCard) -> Evidence:
 
 def _load_other(evidence: Evidence, folder: ExperimentFolder, other: OtherCondition) -> None:
     """Add the runs of another experiment's condition, and their measures."""
-    card = evidence.card.model_copy(update={"evaluation": other.evaluation})
+    card = evidence.card.model_copy(update={"evaluation": other.evaluation, "weights": {}})
     untrained = _evaluated(read_evaluation(folder.untrained.evaluation, other.evaluation)[0], other.evaluation)
     for ref in other.runs:
         run, measures = _load_run(folder.run(ref.name), ref, other.condition, card, untrained)
@@ -177,13 +219,17 @@ def _load_other(evidence: Evidence, folder: ExperimentFolder, other: OtherCondit
 def _load_run(
     place: RunFolder, ref: RunRef, condition: ConditionCard, card: ConcludeCard, untrained: Mapping[str, Measure]
 ) -> tuple[RunEvidence, dict[tuple[str, str], Measure]]:
-    run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *(gate_columns(gate)[0] for gate in condition.gates)))
+    weights = card.weights.get(condition.name, ())
+    columns = [column for gate in condition.gates for column in gate_columns(gate) if weights or not column.endswith(".score")]
+    run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *columns), card.derived)
     statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
     windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
     completions = {statistic: _completions(run, window) for statistic, window in windows.items()}
     only_read = place.import_card.exists() and read(ImportCard, place.import_card).only_read
     gates = {(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()}
-    names = dict.fromkeys((*history_metrics(card), *(f"gate.{gate}.pass_share" for gate in condition.gates)))
+    errors = {(gate, statistic): _error_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()}
+    own = [f"gate.{gate}.{measure}" for gate in condition.gates for measure in MEASURES]
+    names = dict.fromkeys((*history_metrics(card), *SHOWN, *own))
     evidence = RunEvidence(
         ref=ref,
         place=place,
@@ -194,6 +240,8 @@ def _load_run(
         only_read=only_read,
         attempts=tries(read_attempts(place.attempts), only_read=only_read),
         gates=gates,
+        errors=errors,
+        ranges={name: _range(values, name) for name in names if len(values := run.values(name))},
         evaluated_attempt=attempt,
         evaluated=len(statuses) > 0,
     )
@@ -208,6 +256,10 @@ def _load_run(
             before, after = (window.rows(run.values(name)) for window in windows.values())
             change = change._replace(interval=trend(before, after, card.level))
         measures |= {(name, "initial"): first, (name, "final"): last, (name, "change"): change}
+    times = run.values("step_seconds")
+    measures["step_seconds", "mean"] = Measure(float(times.mean())) if len(times) else Measure(None, run.why_none("step_seconds"))
+    for statistic, rows in completions.items():
+        measures |= {(f"gate.{gate}.contribution", statistic): paid for gate, paid in _paid(rows, condition, weights, ref.target_steps)}
     for name, last in _evaluated(statuses, card.evaluation).items():
         measures |= {(name, "final"): last, (name, "change"): _change(untrained[name], last)}
     run.keep({*rule_metrics(card.stops.get(run.condition)), *(expected.metric for expected in card.expectations)})
@@ -232,6 +284,45 @@ def _completions(run: Run, window: Window) -> pd.DataFrame:
 def _gate_counts(completions: pd.DataFrame, gate: str) -> dict[str, int]:
     statuses = completions[gate_columns(gate)[0]].value_counts() if len(completions) else {}
     return {"completions": len(completions)} | {status: int(statuses.get(status, 0)) for status in STATUSES}
+
+
+def _error_counts(completions: pd.DataFrame, gate: str) -> dict[str, int]:
+    """Completions that failed, by what their reason says before any detail."""
+    if completions.empty:
+        return {}
+    status, _, reason = gate_columns(gate)
+    counts: dict[str, int] = {}
+    for text, k in completions.loc[completions[status] == "fail", reason].value_counts().items():
+        if k and str(text).strip():
+            kind = CLASS.split(str(text), maxsplit=1)[0].strip()[:CLASS_CHARS]
+            counts[kind] = counts.get(kind, 0) + int(k)
+    return counts
+
+
+def _range(values: pd.Series, name: str) -> Range:
+    known = metric(name)
+    low, high = known.healthy if known else (None, None)
+    outside = (values < (-math.inf if low is None else low)) | (values > (math.inf if high is None else high))
+    at = [int(values.idxmin()), int(values.idxmax())]
+    return Range(float(values.min()), at[0], float(values.max()), at[1], int(outside.sum()), len(values))
+
+
+def _paid(
+    completions: pd.DataFrame, condition: ConditionCard, weights: Sequence[Phase], target_steps: int
+) -> Iterator[tuple[str, Measure]]:
+    """What each gate of a weighted reward adds to it: weight times score, a mean over the completions with a known reward. The weights are
+    those that held when a step was scored."""
+    if not weights:
+        return
+    known = completions[completions["reward"].notna()] if len(completions) else completions
+    progress = (known.index.to_numpy() - 1) / target_steps
+    phase = np.searchsorted([phase.begins for phase in weights], progress, side="right") - 1
+    for gate in condition.gates:
+        if known.empty:
+            yield gate, Measure(None, "no completion of the window has a known reward")
+        else:
+            weight = np.array([phase.weights[gate] for phase in weights])[phase]
+            yield gate, Measure(float((weight * known[gate_columns(gate)[1]].astype(float).fillna(0.0)).mean()))
 
 
 def _mean(evidence: RunEvidence, name: str, window: Window, *, sampled: bool) -> Measure:

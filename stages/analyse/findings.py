@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.analyse.evidence import NOT_EVALUATED, Evidence, Measure, RunEvidence, meaning
+from stages.analyse.evidence import NOT_EVALUATED, Evidence, Measure, RunEvidence
 from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 from stages.contracts.layout import ExperimentFolder
@@ -84,7 +84,8 @@ def untrained_finding(evidence: Evidence, name: str) -> Finding:
     interval = _proportion(evidence, measure)
     own: dict[str, Any] = {"reason": measure.why, "k": measure.k, "n": measure.n} | ({"method": interval.method} if interval else {})
     own["sources"] = evidence.sources(_untrained_files(evidence, name))
-    words = {"metric": name, "unit": meaning(name).unit, "meaning": meaning(name).says}
+    meaning = evidence.meaning(name)
+    words = {"metric": name, "unit": meaning.unit, "meaning": meaning.says}
     return finding(evidence, "untrained", measure.value, interval, words=words, **own)
 
 
@@ -125,15 +126,15 @@ def seeds_finding(evidence: Evidence, conditions: Sequence[str], name: str, stat
 
 def _seeds_interval(evidence: Evidence, groups: Sequence[Sequence[SeedValue]], name: str, statistic: str) -> Interval:
     scale = max(evidence.measures[seed.run, name, statistic].scale for group in groups for seed in group)
-    interval = estimate([values_of(group) for group in groups], evidence.card.level, scale)
-    if interval.equal:
-        counting = [[seed.run for seed in group if seed.included] for group in groups]
-        interval = _of_completions(evidence, interval, name, statistic, counting)
-    if interval.low is None or interval.high is None or not meaning(name).share or statistic == "change" or len(groups) > 1:
-        return interval
-    low, high = max(0.0, interval.low), min(1.0, interval.high)
-    limited = "" if (low, high) == (interval.low, interval.high) else ", limited to 0..1"
-    return interval._replace(low=low, high=high, method=f"{interval.method}{limited}")
+    counting = [[seed.run for seed in group if seed.included] for group in groups]
+    counted = {run for group in counting for run in group}
+    least, most = evidence.bounds(name, {run.ref.condition for run in (*evidence.runs, *evidence.others) if run.ref.name in counted})
+    sides = len(groups) * (2 if statistic == "change" else 1)
+    if sides > 1:  # a difference of one value and of those on the other side
+        most = None if least is None or most is None else (most - least) * sides / 2
+        least = None if most is None else -most
+    interval = estimate([values_of(group) for group in groups], evidence.card.level, scale, (least, most))
+    return _of_completions(evidence, interval, name, statistic, counting) if interval.equal else interval
 
 
 def _seed(evidence: Evidence, run: RunEvidence, name: str, statistic: str, *, everyone: bool) -> SeedValue:
@@ -192,13 +193,15 @@ def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic
         methods = {measure.method for run in runs if (measure := evidence.measures[run.ref.name, name, statistic]).method}
         when, window = methods.pop() if len(methods) == 1 else "from the sources' summaries", "no window: a value of the source's summary"
     else:
-        part = f"{getattr(evidence.card.windows, ends[0]):.0%} of each run's steps"
+        part = f"{getattr(evidence.card.windows, ends[0], 1.0):.0%} of each run's steps"
         window = "windows differ between runs"
-        if len(targets) == 1:
+        if len(targets) == 1 and statistic != "mean":
             part = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps"
             window = " minus ".join(str(runs[0].windows[end]) for end in ends)
         when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {part}"
-    measured = meaning(name)
+    if statistic == "mean":
+        when, window = "mean over all logged steps", "all logged steps"
+    measured = evidence.meaning(name)
     return {"metric": name, "statistic": statistic, "unit": measured.unit, "meaning": measured.says, "when": when, "window": window}
 
 

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stages.analyse.cells import NOT_FINITE, NULL, NonFinite, derive
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, LARGEST, SKIPPED
@@ -28,10 +29,6 @@ from stages.rules import stretch, window_length
 
 A = TypeVar("A", bound=Artifact)
 _TEXTS = ("attempt", "metric", "state", "text")
-NOT_FINITE, NULL = np.inf, -np.inf
-"""Cells that were logged and hold no number: NaN or Inf, and "does not apply"."""
-PERSISTENT_STEPS = 3
-"""This many last rows in a row without a finite value are a persistent failure; fewer are transient."""
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
 """Metrics that differ between seeds because sampling does."""
 SILENT = "zero_signal_share"
@@ -77,30 +74,6 @@ class Resume(NamedTuple):
     before: int
     again: int = 0
     """Steps that the earlier attempt had made too; the later attempt's count."""
-
-
-class NonFinite(NamedTuple):
-    """The k steps of n logged ones at which a metric is not finite. `since`: the first step from which no row is finite, to the end."""
-
-    k: int
-    n: int
-    first: int
-    last: int
-    since: int | None
-    knowable: int
-    """Step at which a live detector could first have known."""
-
-    @classmethod
-    def classify(cls, bad: pd.Series) -> NonFinite | None:
-        """`bad`: whether each logged step is not finite. None when all are finite."""
-        steps = bad.index[bad]
-        if steps.empty:
-            return None
-        tail = int((~bad[::-1]).cumsum().eq(0).sum())
-        lasts = tail >= PERSISTENT_STEPS
-        since = int(bad.index[-tail]) if lasts else None
-        knowable = int(bad.index[len(bad) - tail + PERSISTENT_STEPS - 1]) if lasts else int(steps[0])
-        return cls(len(steps), len(bad), int(steps[0]), int(steps[-1]), since, knowable)
 
 
 @dataclass
@@ -300,11 +273,16 @@ def usual_distance(steps: Any) -> int:
     return int(gaps.mode().iloc[0]) if len(gaps) else 1
 
 
-def read_run(place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = ()) -> Run:
-    """Read a run's history, and these columns of its completions. Raises ArtifactError for a broken or foreign file."""
+def read_run(
+    place: RunFolder, run: RunRef, condition: ConditionCard, completions: Sequence[str] = (), derived: Mapping[str, str] | None = None
+) -> Run:
+    """Read a run's history with its derived metrics, and these columns of its completions. Raises ArtifactError for a broken or foreign
+    file."""
     rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
     rows, again, notes = merge_attempts(rows)
     steps, repeated = _wide(rows)
+    for name, text in (derived or {}).items():
+        derive(steps, name, text)
     sampled = pd.DataFrame()
     if completions:
         sampled = merge_attempts(read_table(place.completions, COMPLETIONS_SCHEMA, ("attempt", *completions))[0])[0]
@@ -333,7 +311,7 @@ def read_table(path: Path, schema: str, columns: Sequence[str], required: Sequen
     ArtifactError when it is no Parquet file, of another schema, or lacks a column."""
     if not path.is_file():
         return pd.DataFrame({column: [] for column in columns}), {}
-    texts = [name for name in columns if name in _TEXTS or name.endswith(".status")]
+    texts = [name for name in columns if name in _TEXTS or name.endswith((".status", ".reason"))]
     try:
         arrow = pq.read_schema(path)
         metadata = {key.decode(): value.decode() for key, value in (arrow.metadata or {}).items()}

@@ -10,25 +10,26 @@ import statistics
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal
 
-from stages.analyse.evidence import Evidence, RunEvidence, meaning, rule_metrics
+from stages.analyse.evidence import Evidence, RunEvidence, rule_metrics
 from stages.analyse.findings import finding, runs_finding
 from stages.analyse.frames import SILENT, Run, window_ending
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
 from stages.contracts.stops import Expectation, StopRule
-from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, rule_text, stretch
+from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, bounds_text, rule_text, stretch
 
 
 def expected(evidence: Evidence) -> Iterator[tuple[Expected, list[Finding]]]:
     """For each expectation and condition that it is about: its score, and the findings that hold the score's numbers."""
     for card in evidence.card.expectations:
-        own: dict[str, Any] = {name: getattr(card, name) for name in ("metric", "place", "direction", "bound")}
+        own: dict[str, Any] = {name: getattr(card, name) for name in ("metric", "place", "direction", "bound", "upper")}
         for condition in card.conditions:
             runs = evidence.runs_of(condition)
             scored = [(run, *_score(card, evidence, run)) for run in runs]
             counts = [(run, score.state == "met", f"{score.state.replace('_', ' ')}: {score.why}") for run, score, _ in scored]
-            words = {"subject": condition, "expectation": card.name, **own}
+            range_text = f"{card.direction} {card.bound:g}" + ("" if card.upper is None else f" and {card.upper:g}")
+            words = {"subject": condition, "expectation": card.name, "range": range_text, **own}
             count = runs_finding(evidence, "met", counts, words, evidence.histories(runs))
             scores = tuple(score for _, score, _ in scored)
             numbers = [number for *_, number in scored]
@@ -46,17 +47,18 @@ def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[Run
     state: Literal["met", "missed", "not_reached"] = "not_reached"
     if done >= at and len(values):
         value = statistics.mean(values.tolist())
-        over, under = above(value, card.bound), below(value, card.bound)
-        state = "met" if (over if card.direction == "above" else under) else "missed"
-        text = beside(value, card.bound, digits=4) if over or under else bound_text(card.bound)
-        why = f"{text} is {'' if state == 'met' else 'not '}{card.direction} {bound_text(card.bound)}"
+        inside = (card.above is None or above(value, card.above)) and (card.below is None or below(value, card.below))
+        state = "met" if inside else "missed"
+        nearest = min((bound for bound in (card.above, card.below) if bound is not None), key=lambda bound: abs(bound - value))
+        text = beside(value, nearest, digits=4) if above(value, nearest) or below(value, nearest) else bound_text(nearest)
+        why = f"{text} is {'' if inside else 'not '}{bounds_text(card.direction, card.bound, card.upper)}"
     elif health and health.stopped:
         why = f"stopped by {health.stopped.rule} at step {health.stopped.step}"
     elif done < at:
         why = f"the run ends at step {done}" if done else "nothing was logged"
     else:
         why = f"{card.metric} has no value in {window}"
-    metric = meaning(card.metric)
+    metric = evidence.meaning(card.metric)
     words = {"run": run.ref.name, "metric": card.metric, "statistic": card.statistic, "unit": metric.unit, "meaning": metric.says}
     words |= {"place": card.place, "window": str(window), "reason": why}
     number = finding(evidence, "expected", value, words=words, sources=evidence.histories([run]))
@@ -90,7 +92,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, watch: Watch, rule: StopRule) -
         return Ruled.model_validate(result | _quiet(run, watch, rule)), []
     first, held = firings[0], [firing for firing in firings if firing.held_back]
     words = {"run": run.ref.name, "rule": rule.id, "condition": result["says"], "quantity": first.quantity}
-    words["unit"] = meaning(first.metric).unit + (" per step" if first.quantity.startswith("slope") else "")
+    words["unit"] = evidence.meaning(first.metric).unit + (" per step" if first.quantity.startswith("slope") else "")
 
     def number(kind: str, value: float, firing: Firing, last: int | None = None) -> Finding:
         """`last`: of the steps that the number covers, the firing's own otherwise."""

@@ -116,7 +116,7 @@ class _Measured:
 
     def _read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
         """A run's tables, with what lies around them."""
-        run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS)
+        run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS, self.card.derived)
         run.adapter, run.imported, run.siblings = adapter_state(place.adapter), imported, self._sizes[ref.condition] - 1
         run.null_finals = {} if run.null_control else self._null_finals
         same = {condition: name for (series, condition), name in self._same.items() if series == run.fingerprint}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stages.contracts.history import Ends
 from stages.contracts.wilson import wilson
 
 POWER = 0.8
@@ -21,6 +22,8 @@ NO_SPREAD = "no spread between seeds: the interval would have no width"
 _MOST_SEEDS = 10_000
 _BATCHES = 5
 """Most batches of a window: few long ones see drifts that many short ones miss."""
+_STEEPEST = 100.0
+"""Largest half width on a transformed scale: beyond it an interval says nothing more."""
 _ROUNDING = 10 * float(np.finfo(float).eps)
 """A standard error this small beside the values is rounding, not spread (R's t.test refuses such data as essentially constant)."""
 
@@ -48,16 +51,33 @@ class Share(NamedTuple):
     """What was counted, such as `12 of 60 completions`."""
 
 
-def estimate(groups: Sequence[Sequence[float]], level: float, scale: float = 0.0) -> Interval:
+def estimate(groups: Sequence[Sequence[float]], level: float, scale: float = 0.0, bounds: Ends = (None, None)) -> Interval:
     """The mean of one group with a t interval, or the mean of the first minus that of the second with Welch's; none where seeds do not
     differ but for rounding. n is the smaller group. `scale`: size of the largest number that the values were computed from, where that is
-    not they (a change of 0 is 0.7 - 0.7)."""
+    not they (a change of 0 is 0.7 - 0.7). `bounds`: what the estimate lies between by definition."""
     means, n = [float(np.mean(group)) for group in groups], min(map(len, groups))
     centre = means[0] - sum(means[1:])
     if n == 1:
         return Interval(centre, None, None, n, f"one seed{' in a group' if len(groups) > 1 else ''}: a value without an interval")
     method = "Welch t interval over seeds" if len(groups) > 1 else "t interval over seeds"
-    return _around(centre, *_welch(groups), n, level, method, max(scale, *map(abs, means)))
+    return _inside(_around(centre, *_welch(groups), n, level, method, max(scale, *map(abs, means))), bounds)
+
+
+def _inside(interval: Interval, bounds: Ends) -> Interval:
+    """The interval on the logit scale of its bounds, or with one bound on the log scale, by the delta method: its ends lie inside. Cutting
+    it there instead would claim a precision that few seeds do not have."""
+    least, most, value = *bounds, interval.value
+    if interval.low is None or least is None or value <= least or (most is not None and value >= most):
+        return interval
+    half, above = value - interval.low, value - least
+    factor = math.exp(min(_STEEPEST, half / above if most is None else half * (most - least) / (above * (most - value))))
+    if most is None:
+        low, high, scale = least + above / factor, least + above * factor, "log"
+    else:
+        odds = above / (most - value)
+        low, high = (least + (most - least) * side / (1 + side) for side in (odds / factor, odds * factor))
+        scale = "logit"
+    return interval._replace(low=low, high=high, method=f"{interval.method}, on the {scale} scale")
 
 
 def batches(values: Any, most: int | None = None) -> list[float]:

@@ -7,17 +7,21 @@ a comparison that means nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from stages.analyse.evidence import Evidence, meaning
+from stages.analyse.evidence import Evidence
 from stages.analyse.findings import WITH_EXCLUDED, seeds_of, values_of
 from stages.analyse.statistics import NO_SPREAD, detectable, seeds_needed
 from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.claim import ClaimRule
 from stages.contracts.finding import Finding, SeedValue, Verdict
-from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS
+from stages.contracts.formulas import logged_inputs
+from stages.contracts.history import POLICY_LOSSES, REWARD_UNITS, metric
 from stages.rules import beside, bound_text
+
+_LOGGED: Mapping[str, str] = {}
+"""No metric is derived."""
 
 
 def finding_id(claim: ClaimRule) -> str:
@@ -25,14 +29,17 @@ def finding_id(claim: ClaimRule) -> str:
     return f"{'-vs-'.join(claim.sides)}/{claim.metric}/{claim.statistic}{'' if claim.included_only else WITH_EXCLUDED}"
 
 
-def refusal(claim: ClaimRule, conditions: Iterable[ConditionCard], imported: Container[str] = ()) -> str:
+def refusal(
+    claim: ClaimRule, conditions: Iterable[ConditionCard], imported: Container[str] = (), derived: Mapping[str, str] = _LOGGED
+) -> str:
     """Why the claim rests on what is no progress, or compares what cannot be compared; empty when it may be decided. A change may be held
     against a null control's: that is noise. `imported`: conditions whose runs were, so that it is not known what their loss is."""
     cards = {condition.name: condition for condition in conditions}
     sampled = [name for name in claim.sides if name in cards and name not in imported and not cards[name].supervised]
-    if claim.metric in POLICY_LOSSES and sampled:
+    inputs = logged_inputs(claim.metric, derived)
+    if inputs & POLICY_LOSSES and sampled:
         return f"{claim.metric} of {_and(sampled)} is no progress (on-policy: minus the covariance of advantage and length, plus beta x KL)"
-    if claim.contrast is None or meaning(claim.metric).unit not in REWARD_UNITS:
+    if claim.contrast is None or not any(known.unit in REWARD_UNITS for name in inputs if (known := metric(name))):
         return ""
     left, right = (cards[name] for name in claim.sides)
     if left.reward == right.reward or (claim.statistic == "change" and right.role == "null_control"):
@@ -52,7 +59,7 @@ def decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> Ver
 
 def _decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> tuple[str, str, dict[str, Any]]:
     """Verdict, sentence, and the fields that only some verdicts have."""
-    refused = refusal(claim, evidence.conditions, evidence.imported)
+    refused = refusal(claim, evidence.conditions, evidence.imported, evidence.card.derived)
     if refused or finding is None:
         return "void", f"Void: {refused or 'nothing was computed'}.", {"finding": None}
     groups = {name: seeds_of(finding, evidence, name) for name in claim.sides}

@@ -10,6 +10,7 @@ from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.claim import ClaimRule
 from stages.contracts.code import Version
 from stages.contracts.names import OneBound
+from stages.contracts.reward import Phase
 from stages.contracts.stops import Expectation, StopRules
 
 Role = Literal["treatment", "control", "null_control"]
@@ -80,6 +81,8 @@ class AnalysisCard(Section, Artifact):
     experiment: str
     conditions: tuple[ConditionCard, ...]
     runs: tuple[RunRef, ...]
+    derived: dict[str, str] = {}
+    """Formulas over logged metrics by the name of the metric that they make (stages/contracts/formulas.py)."""
     code: dict[str, Version]
 
 
@@ -135,6 +138,10 @@ class ConcludeCard(AnalysisCard):
     """Conditions of other experiments that claims are held against."""
     stops: dict[str, StopRules] = {}
     """Stop rules by condition; conditions without rules have no entry."""
+    weights: dict[str, tuple[Phase, ...]] = {}
+    """Of conditions with a weighted reward: the weights of its gates from each share of training on, the first from 0."""
+    reward_ranges: dict[str, tuple[float, float]] = {}
+    """By condition the lowest and the highest reward, where that is not 0..1."""
 
 
 class DrawCard(AnalysisCard):

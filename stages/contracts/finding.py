@@ -105,11 +105,13 @@ class Expected(Frozen):
     metric: str
     place: str
     """`50%` or `step 100`."""
-    direction: Literal["above", "below"]
+    direction: Literal["above", "below", "between"]
     bound: float
     finding: str
     """Id of the finding that counts the runs that met it."""
     runs: tuple[RunScore, ...]
+    upper: float | None = later(None)
+    """The upper bound, of an expectation with two; then `bound` is the lower one."""
 
     @property
     def state(self) -> str:

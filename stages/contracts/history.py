@@ -45,6 +45,10 @@ def gate_columns(gate: str) -> tuple[str, str, str]:
     return f"gate.{gate}.status", f"gate.{gate}.score", f"gate.{gate}.reason"
 
 
+Ends = tuple[float | None, float | None]
+"""Lowest and highest; None where it is open."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A named column of history."""
@@ -58,6 +62,12 @@ class Metric:
     says: str
     trl: tuple[str, ...] = ()
     """What TRL calls it in its logs, where the name is another one: what people have at hand when they map an import."""
+    bounds: Ends = (None, None)
+    """The least and the most that it can be by definition; of `reward` a condition's own reward says it."""
+    healthy: Ends = (None, None)
+    """The range in which a step's value is healthy, where a source says one."""
+    source: str = ""
+    """Of the healthy range."""
 
     @property
     def share(self) -> bool:
@@ -81,9 +91,16 @@ def _metrics() -> dict[str, Metric]:
                 row["title"],
                 row["meaning"],
                 tuple(row["trl"].split()),
+                _ends(row["least"], row["most"]),
+                _ends(row["low"], row["high"]),
+                row["source"],
             )
             for row in csv.DictReader(table)
         }
+
+
+def _ends(low: str, high: str) -> Ends:
+    return (float(low) if low else None, float(high) if high else None)
 
 
 _ALL = _metrics()

@@ -92,11 +92,18 @@ Limit = Annotated[float | None, Field(ge=-1e12, le=1e12, json_schema_extra={"uni
 """A value of any metric; of a share it may be written as `5%`."""
 
 
-class OneBound(Section):
-    """A number that a value must lie above, or one that it must lie below."""
-
+class _Bounds(Section):
     above: Limit = Field(None, description="It holds when the value, of a claim its whole interval, lies above this.")
     below: Limit = Field(None, description="It holds when the value, of a claim its whole interval, lies below this.")
+
+    @property
+    def bound(self) -> float:
+        """The bound; of two the lower one."""
+        return self.above if self.above is not None else self.below or 0.0
+
+
+class OneBound(_Bounds):
+    """A number that a value must lie above, or one that it must lie below."""
 
     _one_bound = exactly_one("above", "below", says="a rule has", why="the bound and its side decide it", fix="above: 0.05")
 
@@ -104,6 +111,23 @@ class OneBound(Section):
     def direction(self) -> Literal["above", "below"]:
         return "above" if self.above is not None else "below"
 
+
+class Band(_Bounds):
+    """A number that a value must lie above, one that it must lie below, or both: then it lies between them."""
+
     @property
-    def bound(self) -> float:
-        return self.above if self.above is not None else self.below or 0.0
+    def direction(self) -> Literal["above", "below", "between"]:
+        return "below" if self.above is None else "above" if self.below is None else "between"
+
+    @property
+    def upper(self) -> float | None:
+        """Of two bounds the upper one."""
+        return self.below if self.above is not None else None
+
+    @model_validator(mode="after")
+    def _lies_somewhere(self) -> Band:
+        if self.above is None and self.below is None:
+            raise refused("E209.band")
+        if self.upper is not None and self.bound >= self.upper:
+            raise refused("E220.band", low=self.bound, high=self.upper, fix=f"above: {self.upper:g}, below: {self.bound:g}")
+        return self

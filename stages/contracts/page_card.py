@@ -11,7 +11,7 @@ from stages.contracts.analysis_card import AnalysisCard
 from stages.contracts.artifact import Frozen, Section, later
 from stages.contracts.claim import VerdictWords
 from stages.contracts.code import Judgement
-from stages.contracts.names import OneBound, ProjectPath, Slug, exactly_one, refused
+from stages.contracts.names import Band, ProjectPath, Slug, exactly_one, refused
 
 Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
 """signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides
@@ -60,7 +60,7 @@ class ChangeWords(Frozen):
     after: str
 
 
-class Move(OneBound):
+class Move(Band):
     """Where a metric should come to."""
 
     metric: str = Field(min_length=1, max_length=200, description="A history metric, or `evaluation.<score>.pass_share`.")
@@ -139,6 +139,33 @@ class Contingency(Frozen):
     change: dict[str, Any] = Field({}, max_length=100, description="Settings that would differ, by dotted key.")
 
 
+COLUMNS = {
+    "conditions": ("runs", "steps", "seconds", "hours", "collapsed", "nonfinite", "attempts"),
+    "seeds": ("state", "steps", "seconds", "hours", "collapsed", "nonfinite", "attempts"),
+}
+"""Table -> its columns that are no metrics. `seconds`: mean of a step; `hours`: of a whole run at that speed."""
+WINDOWS = {"first": "initial", "change": "change"}
+"""Word after a metric in the name of a column -> statistic; without a word it is that of the last window."""
+
+
+def column_statistic(column: str) -> tuple[str, str]:
+    """Metric and statistic of a column such as `reward`, `reward first` or `reward change`."""
+    metric, _, window = column.rpartition(" ")
+    return (metric.strip(), WINDOWS[window]) if metric.strip() and window in WINDOWS else (column, "final")
+
+
+class Tables(Frozen):
+    """Columns of the page's tables."""
+
+    conditions: tuple[str, ...] = Field(
+        (),
+        max_length=30,
+        description="`runs`, `steps`, `seconds`, `hours`, `collapsed`, `nonfinite`, `attempts`, a metric such as `reward`, `reward first` "
+        "or `reward change`, or `evaluation.<score>.<measure>`; not given: those that suit the algorithm.",
+    )
+    seeds: tuple[str, ...] = Field((), max_length=30, description="The same with `state` in place of `runs`.")
+
+
 PageSection = Literal[
     "claims", "conditions", "seeds", "curves", "reward", "anomalies", "attempts", "questions", "expectations", "plans", "settings",
     "lineage", "methods",
@@ -159,6 +186,7 @@ class PageLayout(Section):
     fold: tuple[PageSection, ...] | None = later(
         None, description="Sections that begin folded; the others begin open. Without it a section is open where something in it is wrong."
     )
+    tables: Tables = later(Tables(), description="Columns of the tables of conditions and of seeds.")
 
 
 class ClaimText(Frozen):
@@ -204,6 +232,8 @@ class PageCard(AnalysisCard):
     actions: tuple[Action, ...] = ()
     contingency: tuple[Contingency, ...] = ()
     layout: PageLayout = later(PageLayout())
+    hypotheses: dict[str, str] = {}
+    """Condition -> what its author expects it to do."""
     run_pages: bool = later(False)
     """Whether every run has a page of its own."""
     places: str = ""

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from stages.contracts.artifact import Frozen, Section
 from stages.contracts.expressions import Expression
-from stages.contracts.names import OneBound, Slug, refused, slugged
+from stages.contracts.names import Band, Slug, refused, slugged
 
 _LENGTH = r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%\s*|\s*([0-9]{1,9})\s*steps?\s*"
 
@@ -123,7 +123,7 @@ class StopRules(Frozen):
     """While one of these is on, no red flag stops the run. They do not hold back `early_stop`."""
 
 
-class Expectation(OneBound):
+class Expectation(Band):
     """What a metric should have come to at a place of the run, written before the data. It is scored and never changes training."""
 
     id: Slug | None = Field(None, description="Name of the expectation; not given: made of the metric and the place.")

@@ -16,7 +16,7 @@ class Settings(Frozen):
 
 def detect(settings: Settings, run: Run) -> Answer:
     """One event a metric that is not always finite; `gradient` stands for gradient norm, loss and skipped steps together."""
-    from stages.analyse.frames import PERSISTENT_STEPS
+    from stages.analyse.cells import PERSISTENT_STEPS
 
     if run.steps.empty:
         raise NotObservable("nothing was logged")

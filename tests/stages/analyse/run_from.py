@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from stages.analyse import signals
-from stages.analyse.frames import NOT_FINITE, NULL, Run, read_run
+from stages.analyse.cells import NOT_FINITE, NULL
+from stages.analyse.frames import Run, read_run
 from stages.contracts.analysis_card import ConditionCard, RunRef
 from stages.contracts.health import Detection
 from stages.contracts.layout import RunFolder

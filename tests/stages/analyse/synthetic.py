@@ -204,7 +204,8 @@ def _completions(run: Run, step: int, attempt: str) -> list[dict[str, Any]]:
                 "random": "pass" if reward else "fail",
                 "constant": "pass",
             }[gate]
-            row |= {status: answer, score: {"pass": 1.0, "fail": 0.0}.get(answer), reason: ""}
+            says = ("" if gate != "tests" or answer != "fail" else "wrong: 3 for 4") if index % 2 else "<i>no</i> name; line 2"
+            row |= {status: answer, score: {"pass": 1.0, "fail": 0.0}.get(answer), reason: says if answer == "fail" else ""}
         rows.append(row)
     return rows
 

@@ -11,8 +11,9 @@ import pytest
 from run_from import ask, read_history, run_from
 from synthetic import write_history
 
+from stages.analyse.cells import NOT_FINITE, NULL
 from stages.analyse.detectors import nonfinite, zero_signal
-from stages.analyse.frames import NOT_FINITE, NULL, Run
+from stages.analyse.frames import Run
 from stages.analyse.health_gates import judge
 from stages.contracts.analysis_card import Bound, Windows
 from stages.contracts.attempt import Outcome

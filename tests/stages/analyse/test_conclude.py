@@ -213,8 +213,8 @@ def test_missing_evaluations_make_a_claim_void(folder: ExperimentFolder) -> None
 def test_a_claim_may_count_excluded_runs_too(folder: ExperimentFolder) -> None:
     strict = _verdict(folder, condition="inverted", direction="below", margin=0.2)
     assert strict.verdict == "void"
-    lenient = _verdict(folder, condition="inverted", direction="below", margin=0.2, included_only=False)
-    # 0, 0.05, 0: mean 0.016667, half width 4.302653 x 0.016667 = 0.0717
+    lenient = _verdict(folder, condition="inverted", direction="below", margin=0.6, included_only=False)
+    # 0, 0.05, 0: mean 0.016667, half width 4.302653 x 0.016667 = 0.0717, on the logit scale 4.3756: up to 0.5740
     assert (lenient.verdict, lenient.finding) == ("supported", f"inverted/{SHARE}/final-with-excluded")
 
 

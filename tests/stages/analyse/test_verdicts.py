@@ -19,7 +19,7 @@ from stages.contracts.claim import ClaimRule, Contrast, Elsewhere
 from stages.contracts.finding import Findings
 from stages.rules import beside, bound_text
 
-METRIC = "completion_tokens"
+METRIC = "kl"
 
 
 def _claim(id_: str, direction: str, margin: float, **changes: Any) -> ClaimRule:
@@ -184,9 +184,7 @@ def test_an_end_just_inside_the_margin_is_printed_so(tmp_path: Path, monkeypatch
     """(1, 2, 3) ends at 4.48414: with three digits that of 4.484 looks like the margin itself."""
     monkeypatch.chdir(tmp_path)
     verdict = _concluded(tmp_path, {"shaped": [1.0, 2.0, 3.0]}, [_claim("c", "below", 4.4842), _claim("d", "below", 4.484)]).verdicts
-    assert verdict[0].why == (
-        "completion_tokens (final) of shaped is 2 (95% interval -0.484 to 4.48, 3 seeds): all of the interval is below 4.4842."
-    )
+    assert verdict[0].why == ("kl (final) of shaped is 2 (95% interval -0.484 to 4.48, 3 seeds): all of the interval is below 4.4842.")
     assert "interval -0.484 to 4.4841, 3 seeds): the interval contains 4.484." in verdict[1].why
 
 
