@@ -166,6 +166,7 @@ class _AnalysisCards:
             layout=PageLayout(**{key: getattr(spec.page, key) for key in PageLayout.model_fields}),
             hypotheses={name: text for name, condition in spec.conditions.items() if (text := _one_line(condition.hypothesis))},
             run_pages=spec.page.runs,
+            **({} if self.experiment.profile else {"status": spec.status, "decision": spec.decision}),
             **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),
         )

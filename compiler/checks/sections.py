@@ -50,6 +50,15 @@ def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield problem("E327", experiment.node("conditions", name).key, condition=name, other=runs[name], name=fix)
 
 
+def remarks(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E214 a remark from beyond the end. Those of the experiment are no words about a shorter profile."""
+    most = max((setup.train.max_steps for setup in expansion.setups), default=0)
+    for key in ("status", "decision") if experiment.profile is None and expansion.setups else ():
+        remark = getattr(experiment.spec, key)
+        if remark is not None and remark.step > most:
+            yield problem("E214.step", experiment.node(key, "step").place, step=remark.step, most=most)
+
+
 def _scores(experiment: Experiment) -> Iterator[Node]:
     for index in range(len(experiment.spec.evaluation.scores) if experiment.spec.evaluation else 0):
         node = experiment.node("evaluation", "scores", index)
@@ -58,11 +67,11 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
 
 CHECKS = (
     *(training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims),
-    *(metrics.check, stops.check, interpretation.check, family),
+    *(metrics.check, stops.check, interpretation.check, family, remarks),
 )
 OUTSIDE = (
     *(outside.check, evaluation.health, evaluation.answers, evaluation.claims, metrics.check),
-    *(stops.check, interpretation.check, names),
+    *(stops.check, interpretation.check, names, remarks),
 )
 """Checks that mean something without a model, data and rewards."""
 

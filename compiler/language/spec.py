@@ -14,7 +14,7 @@ from stages.contracts.evaluation import Sampling
 from stages.contracts.formulas import FormulaError, read_formula
 from stages.contracts.model import EvaluationData, Model, TrainData
 from stages.contracts.names import Slug, refused
-from stages.contracts.page_card import Action, Contingency, PageLayout, Question
+from stages.contracts.page_card import Action, Contingency, DatedRemark, PageLayout, Question
 from stages.contracts.preflight_card import PreflightSettings
 from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings, PretrainSettings
 from stages.contracts.prompt import PromptFormat
@@ -172,6 +172,8 @@ class Spec(Section):
     expect: tuple[Expectation, ...] = Field((), max_length=1_000, description="What metrics should come to along the way.")
     actions: tuple[Action, ...] = Field((), max_length=50, description="What to do next, in the author's judgement.")
     contingency: tuple[Contingency, ...] = Field((), max_length=50, description="What to do if things come out otherwise.")
+    status: DatedRemark = Field(None, description="How it stands, in the author's words: {text: ..., on: a date, step: of the runs}.")
+    decision: DatedRemark = Field(None, description="What the author has decided to do, in the same form.")
     retries: RetryPolicy | None = Field(None, description="What the next attempt of a failed run may change; not given: none is made.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     page: PageUse = Field(default_factory=PageUse, description="How the page is laid out, and what is published beside it.")

@@ -108,6 +108,11 @@ class RunEvidence:
         return self.health is not None and self.health.included
 
     @property
+    def goes_on(self) -> bool:
+        """Whether this is evidence of a page that is written while runs go on, and the run has not ended."""
+        return self.ref.so_far is not None and (self.health is None or self.health.state in ("missing", "unknown"))
+
+    @property
     def why_not(self) -> str:
         """Why the run does not count; empty when it does."""
         return "no health.json" if self.health is None else "; ".join(self.health.reasons)
@@ -223,7 +228,7 @@ def _load_run(
     columns = [column for gate in condition.gates for column in gate_columns(gate) if weights or not column.endswith(".score")]
     run = read_run(place, ref, condition, ("step", "group", "reward", "truncated", *columns), card.derived)
     statuses, attempt = read_evaluation(place.evaluation, card.evaluation)
-    windows = {statistic: window_of(statistic, run.target_steps, card.windows) for statistic in ("initial", "final")}
+    windows = {statistic: window_of(statistic, ref.span, card.windows) for statistic in ("initial", "final")}
     completions = {statistic: _completions(run, window) for statistic, window in windows.items()}
     only_read = place.import_card.exists() and read(ImportCard, place.import_card).only_read
     gates = {(gate, statistic): _gate_counts(rows, gate) for gate in condition.gates for statistic, rows in completions.items()}

@@ -184,7 +184,7 @@ def _share(evidence: Evidence, runs: Sequence[str], name: str, statistic: str) -
 
 def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic: str) -> dict[str, str]:
     """What fills the texts of a value of runs."""
-    change, targets = statistic == "change", {run.ref.target_steps for run in runs}
+    change, targets = statistic == "change", {run.ref.span for run in runs}
     ends = ("final", "initial") if change else (statistic,)
     if name.startswith("evaluation."):
         untrained = " minus the untrained model" if change else ""
@@ -193,10 +193,11 @@ def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic
         methods = {measure.method for run in runs if (measure := evidence.measures[run.ref.name, name, statistic]).method}
         when, window = methods.pop() if len(methods) == 1 else "from the sources' summaries", "no window: a value of the source's summary"
     else:
-        part = f"{getattr(evidence.card.windows, ends[0], 1.0):.0%} of each run's steps"
+        so_far = " so far" if any(run.goes_on for run in runs) else ""
+        part = f"{getattr(evidence.card.windows, ends[0], 1.0):.0%} of each run's steps{so_far}"
         window = "windows differ between runs"
         if len(targets) == 1 and statistic != "mean":
-            part = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps"
+            part = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps{so_far}"
             window = " minus ".join(str(runs[0].windows[end]) for end in ends)
         when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {part}"
     if statistic == "mean":

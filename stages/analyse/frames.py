@@ -54,11 +54,11 @@ class Window(NamedTuple):
         return values.loc[self.first : self.last]
 
 
-def window_of(statistic: str, target_steps: int, shares: Windows) -> Window:
-    """The window of `initial` or `final`: a share of the target steps. A run that stopped early has no values in its final window."""
+def window_of(statistic: str, span: int, shares: Windows) -> Window:
+    """The window of `initial` or `final`: a share of a run's span. A run that stopped early has no values in its final window."""
     if statistic == "initial":
-        return Window(1, window_length(target_steps, shares.initial))
-    return Window(target_steps - window_length(target_steps, shares.final) + 1, target_steps)
+        return Window(1, window_length(span, shares.initial))
+    return Window(span - window_length(span, shares.final) + 1, span)
 
 
 def window_ending(expected: Expectation, target_steps: int, shares: Windows) -> Window:
@@ -85,6 +85,7 @@ class Run:
     role: str
     """treatment, control or null_control."""
     target_steps: int
+    """Steps that windows are shares of; of a run that goes on those so far."""
     steps: pd.DataFrame
     """One row a logged step, one column a metric; see the states above."""
     completions: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -181,7 +182,7 @@ class Run:
         return self._values[metric]
 
     def ends(self, metric: str) -> tuple[pd.Series, pd.Series]:
-        """Values in the first and in the last window of the target steps. A run that stopped early has none in the last."""
+        """Values in the first and in the last window. A run that stopped early has none in the last."""
         n, values = self.window(), self.values(metric)
         return values.loc[1:n], values.loc[self.target_steps - n + 1 : self.target_steps]
 
@@ -290,7 +291,7 @@ def read_run(
         name=run.name,
         condition=run.condition,
         role=condition.role,
-        target_steps=run.target_steps,
+        target_steps=run.span,
         steps=steps,
         completions=sampled,
         card_id=metadata.get("octavo.card_id", "") if place.history.is_file() else None,

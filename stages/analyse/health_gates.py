@@ -55,10 +55,12 @@ def judge(
     return GateResult(gate=name, rule=words, passed=passed, says=says)
 
 
-def failed(outcome: Outcome | None, judged: Sequence[tuple[HealthRule, GateResult]], *, lost: bool) -> list[Exclusion]:
+def failed(
+    outcome: Outcome | None, judged: Sequence[tuple[HealthRule, GateResult]], *, lost: bool, goes_on: bool = False
+) -> list[Exclusion]:
     """Gates for which the run is left out. What merely follows from an unfinished run, from a rule that stopped it, or from values that
-    stay non-finite (`lost`) is not repeated."""
-    finished = outcome is not None and (outcome.finished or bool(outcome.unknown))
+    stay non-finite (`lost`) is not repeated; of a run that goes on, what its end decides is open."""
+    finished = outcome is not None and (outcome.finished or (bool(outcome.unknown) and not goes_on))
     stopped = outcome is not None and outcome.stopped is not None and any(rule == "complete" for rule, _ in judged)
     explained = stopped or (lost and any(rule == "not persistent" and result.passed is False for rule, result in judged))
     return [
@@ -97,7 +99,8 @@ def _not_persistent(run: Run, detections: Sequence[Detection], imported: Importe
 
 
 def _complete(run: Run, outcome: Outcome | None) -> Answer:
-    target, rule = run.target_steps, f"all {run.target_steps} steps done"
+    target = outcome.target_steps if outcome else run.target_steps
+    rule = f"all {target} steps done"
     if outcome is None:
         return rule, None, f"unknown (log ends at {run.last_step})" if run.last_step else "unknown (no log)"
     done = outcome.steps_done

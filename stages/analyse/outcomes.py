@@ -44,7 +44,7 @@ def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[Run
     values, value = window.rows(log.values(card.metric)), None
     # a log with a stride reaches a place that lies before its next row; a trainer's own count of steps is believed
     done = max(log.last_step + log.stride - 1 if log.last_step else 0, (health.steps_done or 0) if health else 0)
-    state: Literal["met", "missed", "not_reached"] = "not_reached"
+    state: Literal["met", "missed", "due", "not_reached"] = "not_reached"
     if done >= at and len(values):
         value = statistics.mean(values.tolist())
         inside = (card.above is None or above(value, card.above)) and (card.below is None or below(value, card.below))
@@ -54,6 +54,8 @@ def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[Run
         why = f"{text} is {'' if inside else 'not '}{bounds_text(card.direction, card.bound, card.upper)}"
     elif health and health.stopped:
         why = f"stopped by {health.stopped.rule} at step {health.stopped.step}"
+    elif done < at and run.goes_on:
+        state, why = "due", f"due at step {at}"
     elif done < at:
         why = f"the run ends at step {done}" if done else "nothing was logged"
     else:
@@ -109,6 +111,7 @@ def _ruled(evidence: Evidence, run: RunEvidence, watch: Watch, rule: StopRule) -
     if stopped and stopped.rule == rule.id:
         numbers["stop"] = number("stop-step", stopped.step, stopped)
         agree = live is not None and (live.rule, live.step) == (rule.id, stopped.step)
+        agree |= run.goes_on and run.imported is None and stopped.step == run.log.last_step  # its trainer is ending it now
         result["state"] = "stopped" if agree else "would_have_stopped"
         if live is not None and not agree:  # only a history that is not the one that was trained can make the two differ
             own = f"the trainer stopped the run by {live.rule} at step {live.step}"

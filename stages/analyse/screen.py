@@ -85,9 +85,10 @@ class _Measured:
             (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
             for name, rule in card.gates.items()
         ]
+        goes_on = ref.so_far is not None and outcome is not None and bool(outcome.unknown)
         exclusions = [
-            *_always_out(run, outcome, only_summary=imported is not None and bool(imported.summary)),
-            *health_gates.failed(outcome, judged, lost=run.since is not None),
+            *_always_out(run, ref, outcome, only_summary=imported is not None and bool(imported.summary)),
+            *health_gates.failed(outcome, judged, lost=run.since is not None, goes_on=goes_on),
         ]
         if not exclusions:
             same = [signal for detection in detections if detection.detector == "duplicates" for signal in detection.signals]
@@ -102,7 +103,7 @@ class _Measured:
             card_id=run.card_id or (outcome.card_id if outcome else None),
             attempt=run.attempt or (outcome.attempt if outcome else None),
             state="missing" if outcome is None else "finished" if outcome.finished else "unknown" if outcome.unknown else "failed",
-            target_steps=run.target_steps,
+            target_steps=ref.target_steps,
             detections=tuple(detections),
             gates=tuple(result for _, result in judged),
             included=not exclusions,
@@ -147,11 +148,11 @@ def _detect(detector: DetectorCard, run: Run, condition: ConditionCard) -> Detec
     return signals.ask(detector.kind, plugin, detector.settings, run)
 
 
-def _always_out(run: Run, outcome: Outcome | None, *, only_summary: bool) -> list[Exclusion]:
+def _always_out(run: Run, ref: RunRef, outcome: Outcome | None, *, only_summary: bool) -> list[Exclusion]:
     """Why the run does not count whatever its gates say, the cause first."""
     reasons = []
     if outcome is None:
-        reasons.append("not trained: no outcome was recorded")
+        reasons.append("not trained: no outcome was recorded" if ref.so_far is None else "it has not begun")
     elif not outcome.finished and not outcome.unknown:
         if outcome.error and outcome.failure is None:
             reasons.append(f"its source says that it did not end well: {outcome.error}")

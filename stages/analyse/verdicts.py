@@ -22,6 +22,7 @@ from stages.rules import beside, bound_text
 
 _LOGGED: Mapping[str, str] = {}
 """No metric is derived."""
+OPEN = "Not decided: runs go on."
 
 
 def finding_id(claim: ClaimRule) -> str:
@@ -51,8 +52,8 @@ def refusal(
 
 
 def decide(claim: ClaimRule, evidence: Evidence, finding: Finding | None) -> Verdict:
-    """The verdict on one claim. `finding` is None when the comparison was refused."""
-    verdict, why, more = _decide(claim, evidence, finding)
+    """The verdict on one claim; none is given while runs go on. `finding` is None when the comparison was refused."""
+    verdict, why, more = ("open", OPEN, {}) if evidence.card.is_open else _decide(claim, evidence, finding)
     own = {"claim": claim.id, "direction": claim.direction, "margin": claim.margin, "finding": finding.id if finding else None}
     return Verdict.model_validate({**own, "verdict": verdict, "why": why, **more})
 

@@ -37,6 +37,13 @@ class RunRef(Frozen):
     condition: str
     seed: int
     target_steps: int
+    so_far: int | None = later(None)
+    """Steps that are done, on the cards of a page that is written while runs go on; null on all others."""
+
+    @property
+    def span(self) -> int:
+        """Steps that windows are shares of: the target, or those that a run which goes on has done so far."""
+        return self.so_far or self.target_steps
 
 
 class DetectorCard(Frozen):
@@ -84,6 +91,11 @@ class AnalysisCard(Section, Artifact):
     derived: dict[str, str] = {}
     """Formulas over logged metrics by the name of the metric that they make (stages/contracts/formulas.py)."""
     code: dict[str, Version]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this is a card of a page that is written while runs go on, so that nothing is decided yet."""
+        return any(run.so_far is not None for run in self.runs)
 
 
 class ScreenCard(AnalysisCard):

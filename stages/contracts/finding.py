@@ -69,7 +69,8 @@ class Verdict(Frozen):
     """What the data say of one claim."""
 
     claim: str
-    verdict: Literal["supported", "refuted", "inconclusive", "void"]
+    verdict: Literal["supported", "refuted", "inconclusive", "void", "open"]
+    """open: runs go on, so no verdict is given yet."""
     why: str
     """One plain sentence with the numbers in it."""
     finding: str | None
@@ -88,8 +89,8 @@ class RunScore(Frozen):
     """One run against an expectation."""
 
     run: str
-    state: Literal["met", "missed", "not_reached"]
-    """not_reached: the run ended before the place, or measured nothing there."""
+    state: Literal["met", "missed", "due", "not_reached"]
+    """due: the run goes on and has not come to the place. not_reached: it ended before the place, or measured nothing there."""
     finding: str
     """Id of the finding with the value."""
     window: str
@@ -115,9 +116,10 @@ class Expected(Frozen):
 
     @property
     def state(self) -> str:
-        """`missed` when any run that got there missed it, else `met` when any met it, else `not_reached`."""
+        """`missed` when any run that got there missed it, else `due` when any is still to come there, else `met` when any met it, else
+        `not_reached`."""
         states = {run.state for run in self.runs}
-        return "missed" if "missed" in states else "met" if "met" in states else "not_reached"
+        return next((state for state in ("missed", "due", "met") if state in states), "not_reached")
 
 
 class Ruled(Frozen):

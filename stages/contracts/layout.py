@@ -11,6 +11,8 @@ CHECKPOINTS = Path(".cache/checkpoints")
 LOCKS = Path(".cache/locks")
 EVALUATIONS = Path(".cache/evaluations")
 BUILD = Path("build")
+NOW = BUILD / "now"
+"""Pages of experiments whose runs go on: neither git nor DVC keeps them, and nothing takes one for a page that is published."""
 
 
 @dataclass(frozen=True)

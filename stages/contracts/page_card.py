@@ -3,15 +3,17 @@ it as in the spec."""
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from stages.contracts.analysis_card import AnalysisCard
 from stages.contracts.artifact import Frozen, Section, later
 from stages.contracts.claim import VerdictWords
 from stages.contracts.code import Judgement
 from stages.contracts.names import Band, ProjectPath, Slug, exactly_one, refused
+from stages.contracts.progress import Progress
 
 Answers = Literal["signal", "reward", "loss", "anomalies", "completion", "claims", "attempts"]
 """signal: groups without a reward signal, and collapse. reward: each condition by its own reward. loss: the logged loss, and why it decides
@@ -189,6 +191,35 @@ class PageLayout(Section):
     tables: Tables = later(Tables(), description="Columns of the tables of conditions and of seeds.")
 
 
+def _remark(value: Any) -> Any:
+    if not isinstance(value, dict | Remark) or (isinstance(value, dict) and not {"text", "on", "step"} <= value.keys()):
+        raise refused("E214")
+    return value
+
+
+def _date(text: str) -> str:
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise refused("E214.date", shown=text[:40])
+
+
+class Remark(Section):
+    """What the author says of the experiment at a moment: its status, or what was decided. It stands on top of the page and decides
+    nothing."""
+
+    text: str = Field(min_length=1, max_length=2000, description="What is said, such as `struggling; intervene`.")
+    on: Annotated[str, AfterValidator(_date)] = Field(
+        json_schema_extra={"format": "date"}, description="The day on which it was written, such as `2026-11-29`."
+    )
+    step: int = Field(ge=0, description="The step at which runs were when it was written.")
+
+
+DatedRemark = Annotated[Remark | None, BeforeValidator(lambda value: value if value is None else _remark(value))]
+
+
 class ClaimText(Frozen):
     id: str
     says: str
@@ -238,5 +269,9 @@ class PageCard(AnalysisCard):
     """Whether every run has a page of its own."""
     places: str = ""
     """Digest of where the spec writes each value (stages/contracts/lineage.py), without lines: pages show it."""
+    status: Remark | None = None
+    decision: Remark | None = None
+    progress: Progress | None = later(None)
+    """Of a page that is written while runs go on: how far each is."""
     judged: tuple[Judgement, ...] = ()
     """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from markupsafe import Markup
 
-from stages.contracts.attempt import Started, tries
+from stages.contracts.attempt import Attempt, Started, tries
 from stages.contracts.wilson import wilson
 from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
@@ -26,6 +26,12 @@ def rates(experiment: ExperimentFiles, facts: Facts) -> list[tuple[str, Markup, 
             number = facts.counted(finding) if linked else Markup("{} of {}").format(finished, count)
             rows.append((name, number, "[{}, {}]".format(*(fixed(bound, 2) for bound in wilson(finished, count, 0.95)))))
     return rows
+
+
+def state(experiment: ExperimentFiles, attempt: Attempt) -> str:
+    """How an attempt ended; of one that goes on `running`."""
+    runs = experiment.card.progress.runs if experiment.card.progress and attempt.state == "unknown" else ()
+    return "running" if any(run.began == attempt.started.at and run.goes_on for run in runs) else attempt.state
 
 
 def changes(start: Started) -> str:

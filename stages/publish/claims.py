@@ -73,7 +73,7 @@ class ClaimView(NamedTuple):
 
     @property
     def bar(self) -> Markup | None:
-        if self.at is None or self.finding is None:
+        if self.at is None or self.finding is None or self.verdict == "open":
             return None
         return bar(self.at, self.verdict, interval_text(self.finding, decimals=_digits(self.decided, self.finding)))
 
@@ -102,11 +102,12 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
     views = []
     for claim in experiment.card.claims:
         verdict, rule = experiment.verdicts.get(claim.id), rules.get(claim.id)
+        is_open = verdict is not None and verdict.verdict == "open"
         if verdict is None:
             why = "The findings hold no verdict of this claim."
             verdict = Verdict(claim=claim.id, verdict="void", why=why, finding=None, direction="above", margin=0.0)
         number = experiment.findings.get(verdict.finding) if verdict.finding else None
-        fact = facts.interval(number, _digits(verdict, number)) if number else None
+        fact = None if number is None else facts.value(number) if is_open else facts.interval(number, _digits(verdict, number))
         seeds = number.seeds if number else _sides(experiment, rule)
         place, dated = experiment.origins.claims.get(claim.id), experiment.changed.rules[claim.id]
         views.append(ClaimView(claim.id, claim.says, verdict, number, fact, rule, seeds, place, dated, claim.answers))
@@ -157,6 +158,8 @@ _LIES = {
 
 def explain_verdict(verdict: Verdict, finding: Finding | None, *, listed: bool) -> str:
     """Where the interval lies; of a void claim the analysis's words, without the runs' reasons where those are `listed`."""
+    if verdict.verdict == "open":
+        return verdict.why if finding is None or finding.value is None else f"{verdict.why} The number is so far, and not final."
     if verdict.verdict == "void" or finding is None:
         why = verdict.why.removeprefix("Void: ")
         return f"Not decided: {_cause(verdict)}" if listed else f"{why[:1].upper()}{why[1:]}"

@@ -92,7 +92,10 @@ def _conditions(experiment: ExperimentFiles) -> Line:
 
 def _seeds(experiment: ExperimentFiles) -> Line:
     count = len(experiment.runs)
-    return Line(f"{plural(count, 'run')}, {experiment.included} of them count", wrong=experiment.included < count)
+    return Line(
+        f"{plural(count, 'run')}, {experiment.included} of them count",
+        wrong=any(not run.included for run in experiment.runs if run.state != "waiting"),
+    )
 
 
 def _curves(experiment: ExperimentFiles) -> Line:

@@ -21,6 +21,7 @@ from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard
+from stages.contracts.progress import RunProgress
 from stages.contracts.reward import Reward
 from stages.publish.rule_history import changed_since
 
@@ -44,10 +45,14 @@ class RunFiles:
     import_card: ImportCard | None = None
     """In place of `card`, of a run that octavo did not train."""
     imported: Imported | None = None
+    progress: RunProgress | None = None
+    """Of a page that is written while runs go on."""
 
     @property
     def state(self) -> str:
-        """`finished`, `failed`, `missing`, or `unknown` (imported, and the log merely ends)."""
+        """`finished`, `failed`, `missing`, or `unknown` (imported, and the log merely ends); of a run that goes on how it does."""
+        if self.progress is not None and self.progress.goes_on:
+            return self.progress.state
         if self.outcome is None:
             return "missing"
         return "finished" if self.outcome.finished else "unknown" if self.outcome.unknown else "failed"
@@ -111,7 +116,7 @@ class ExperimentFiles:
 
     def _void_if_late(self, verdict: Verdict) -> Verdict:
         rule = self.changed.rules.get(verdict.claim)
-        if rule is None or not rule.late:
+        if rule is None or not rule.late or verdict.verdict == "open":
             return verdict
         otherwise = f"; with this rule it would read {verdict.verdict}" if verdict.verdict != "void" else ""
         cause = f"{rule.late} after its data existed"
@@ -219,13 +224,14 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
     without `concluded` missing findings are no findings."""
     folder = ExperimentFolder(root)
     card = read(PageCard, folder.page_card)
+    progress = {run.run: run for run in card.progress.runs} if card.progress else {}
     nothing = Findings(card_id="", experiment=card.experiment, claims_tested=0, findings=(), verdicts=())
     return ExperimentFiles(
         folder=folder,
         card=card,
         origins=read(Origins, folder.origins),
         conclusions=read(Findings, folder.findings) if concluded or folder.findings.exists() else nothing,
-        runs=tuple(_run(folder.run(ref.name), ref) for ref in card.runs),
+        runs=tuple(_run(folder.run(ref.name), ref, progress.get(ref.name)) for ref in card.runs),
         preflight=_maybe(Preflight, folder.preflight),
         preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
@@ -241,7 +247,7 @@ def _cited(root: Path) -> Iterator[Finding]:
         yield finding.model_copy(update={"id": id_, "subject": subject, "says": f"{finding.says}; experiment {root.name}"})
 
 
-def _run(folder: RunFolder, ref: RunRef) -> RunFiles:
+def _run(folder: RunFolder, ref: RunRef, progress: RunProgress | None) -> RunFiles:
     return RunFiles(
         ref=ref,
         folder=folder,
@@ -251,6 +257,7 @@ def _run(folder: RunFolder, ref: RunRef) -> RunFiles:
         attempts=read_attempts(folder.attempts),
         import_card=_maybe(ImportCard, folder.import_card),
         imported=_maybe(Imported, folder.imported),
+        progress=progress,
     )
 
 

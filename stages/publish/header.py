@@ -62,6 +62,8 @@ class PageSummary(Artifact):
 
 def answer(claims: Sequence[ClaimView]) -> str:
     """`Of three declared claims, one is supported and two are void.`, in the order supported, refuted, inconclusive, void."""
+    if any(claim.verdict == "open" for claim in claims):
+        return "Nothing is decided yet: runs go on."
     if not claims:
         return "No claim was declared, so nothing is decided."
     counts = Counter(claim.verdict for claim in claims)

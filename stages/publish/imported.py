@@ -47,7 +47,7 @@ def held_numbers(row: ColumnStats) -> list[str]:
 def at_the_end(experiment: ExperimentFiles) -> str:
     """What the columns of final values hold."""
     only = experiment.runs and all(run.imported and run.imported.summary for run in experiment.runs)
-    return "Source's summary" if only else "Last window"
+    return "Source's summary" if only else "Last window so far" if experiment.card.progress else "Last window"
 
 
 def source(run: RunFiles) -> str:

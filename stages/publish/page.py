@@ -24,7 +24,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, attempts, completions, conditions, evidence, figures, header, imported, methods, result, rules
+from stages.publish import anomalies, attempts, completions, conditions, evidence, figures, header, imported, methods, now, result, rules
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
@@ -51,7 +51,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     banners = header.banners(experiment, claims)
-    sections = (anomalies, attempts, completions, conditions, imported, methods, result, rules)
+    sections = (anomalies, attempts, completions, conditions, imported, methods, now, result, rules)
     leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
     words: dict[str, Any] = dict(
         **{module.__name__.rpartition(".")[2]: module for module in sections},
@@ -99,9 +99,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
 
 
 def _prose(experiment: ExperimentFiles, facts: Facts, claims: Sequence[ClaimView], words: Mapping[str, Any]) -> Prose | None:
-    """None when there is no interpretation. A profile has its own, for its numbers are others. `words`: what templates of sections are
-    filled with."""
-    if experiment.card.prose is None:
+    """None when there is no interpretation, and while runs go on. A profile has its own, for its numbers are others. `words`: what
+    templates of sections are filled with."""
+    if experiment.card.prose is None or experiment.card.progress is not None:
         return None
     macros: dict[str, Any] = {name: environment().get_template(f"{name}.html.j2").module for name in ("pictures", "gates")}
     every = (picture for section in (words["leading"], *words["drawn"].values()) for picture in section)

@@ -111,7 +111,7 @@ def _placed(block: str) -> str:
 
 def fill_answer(claim: ClaimView, experiment: str, facts: Facts, claims: Sequence[ClaimView]) -> Markup | None:
     """The author's sentence for the claim's verdict, with what it refers to; None where there is none. Raises StageError S301."""
-    text: str = getattr(claim.answers, claim.verdict)
+    text: str = getattr(claim.answers, claim.verdict, "")  # none while it is open
     if not text:
         return None
     parts = re.split(r"(\{\{.*?\}\})", text)

@@ -88,7 +88,8 @@ def split_leading(experiment: ExperimentFiles, drawn: Sections) -> tuple[list[Pi
     the shared evaluation, or the first curve."""
     available = {picture.figure.name: picture for section in drawn.values() for picture in section}
     metrics = leading_metrics(experiment)
-    usual = [f"evaluation-{score_of(metric)}" if score_of(metric) else f"curves-{metric}" for metric in metrics]
+    usual = [f"curves-{name}" for name in experiment.card.curves if experiment.card.progress]  # nothing is evaluated before the end
+    usual += [f"evaluation-{score_of(metric)}" if score_of(metric) else f"curves-{metric}" for metric in metrics]
     usual += [f"evaluation-{name}" for name in experiment.card.evaluation] + [f"curves-{name}" for name in experiment.card.curves]
     names = experiment.card.layout.lead or tuple(name for name in usual if name in available)[:1]
     rest = {title: [picture for picture in section if picture.figure.name not in names] for title, section in drawn.items()}

@@ -45,6 +45,7 @@ MOST_IN_NAVIGATION = 40
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
 EXAMPLES = "guide/examples.md"
 """The guide's page about the specs of hand-written analyses, first of the small runs in the navigation."""
+_AROUND = ("guide", "reference", "decisions", "errors.md", "index.md")
 FRAME = "experiments/octavo_frame/frame"
 _TITLE, _BODY = "octavo--frame--title", "octavo--frame--body"
 """Escaped text and names hold no `--`: no title in the navigation is one of these."""
@@ -68,13 +69,13 @@ def page_folders(runs: Path) -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(runs.glob("*/page")) if (path / "summary.json").exists()}
 
 
-def build(pages: Mapping[str, Path], folder: Path) -> None:
-    """Build `<folder>/site` of these pages, with MkDocs' sources and settings beside it."""
+def build(pages: Mapping[str, Path], folder: Path, *, alone: bool = False) -> None:
+    """Build `<folder>/site` of these pages, with MkDocs' sources and settings beside it. `alone`: without guide and reference."""
     experiments = summaries(pages.values())
     static = {}
     docs, target, new, old = (folder / name for name in ("docs", "site", "site.new", "site.old"))
     shutil.rmtree(docs, ignore_errors=True)
-    shutil.copytree(SOURCE / "docs", docs)
+    shutil.copytree(SOURCE / "docs", docs, ignore=shutil.ignore_patterns(*_AROUND) if alone else None)
     compared = compare.comparisons(experiments)
     by_name = {summary.experiment: summary for summary in experiments}
     for name, page in pages.items():

@@ -78,7 +78,7 @@ def recompute(experiment: ExperimentFolder, due: Set[str] = frozenset()) -> tupl
     """Run the stages after training again, except those that are due, without writing into the project: (path -> what it should hold,
     of all outputs of the stages that ran; why a stage failed)."""
     rules, stages = (experiment.page / RULES).absolute(), [stage for stage in STAGES if stage not in due]
-    with _scratch(experiment) as root:
+    with scratch_project(experiment) as root:
         folder = ExperimentFolder(root / RUNS / experiment.name)
         environment = {RECORDED: rules.as_posix()} if rules.is_file() else {}
         modules = [STAGES[stage] for stage in stages]
@@ -103,7 +103,7 @@ def _refusal(experiment: ExperimentFolder, module: str, words: str) -> Differenc
 
 
 @contextmanager
-def _scratch(experiment: ExperimentFolder) -> Iterator[Path]:
+def scratch_project(experiment: ExperimentFolder) -> Iterator[Path]:
     """A project of links in which the experiment has the inputs of `screen` and none of its results. Specs are copied: git looks
     through no link."""
     here = Path.cwd()

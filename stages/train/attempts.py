@@ -10,15 +10,19 @@ import errno
 import fcntl
 import io
 import os
+import platform
 import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
+
+import psutil
 
 from stages.contracts.artifact import Frozen, now
 from stages.contracts.attempt import Attempt, Changed, Ended, FailureClass, Outcome, Started, read_attempts
 from stages.contracts.diagnostic import StageError
-from stages.contracts.files import open_append, parse_json, read_bytes
+from stages.contracts.files import open_append, parse_json, read_bytes, read_text
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RUNS, RunFolder
 from stages.train import interrupts
 from stages.train.environment import commit, host_class, versions
@@ -41,18 +45,36 @@ class Stopped(Exception):
 @contextlib.contextmanager
 def lock(run: RunFolder) -> Iterator[None]:
     """Hold the run for this process. Raises StageError S210 when a live process trains it (killing dvc leaves its child running)."""
-    path = LOCKS / f"{run.root.parent.name}--{run.name}.lock"
+    path = _lock_file(run)
     with io.TextIOWrapper(open_append(path)) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             stream.seek(0)
-            owner = stream.read().strip() or "unknown"
+            owner = (stream.read().split() or ["unknown"])[0]
             raise refusal("S210", owner=owner, run=run.root) from None
         stream.truncate(0)
-        stream.write(str(os.getpid()))
+        stream.write(f"{os.getpid()} {platform.node()}")
         stream.flush()
         yield
+
+
+def holder(run: RunFolder) -> Literal["here", "elsewhere"] | None:
+    """Whether a live process of this machine holds the run, or one of another machine took it last; None: nobody holds it. The lock is
+    read and not tried, so that no stage ever waits for who asks."""
+    path = _lock_file(run)
+    try:
+        pid, _, node = read_text(path, 1 << 10).strip().partition(" ")
+        if node and node != platform.node():
+            return "elsewhere"
+        is_held = any(os.path.samefile(file.path, path) for file in psutil.Process(int(pid)).open_files())
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return "here" if is_held else None
+
+
+def _lock_file(run: RunFolder) -> Path:
+    return LOCKS / f"{run.root.parent.name}--{run.name}.lock"
 
 
 def checkpoints(card_id: str) -> Path:
@@ -78,7 +100,7 @@ def begin(
         resumed_from=resumed_from,
         changed=changed,
     )
-    _append(run.attempts, started)
+    append(run.attempts, started)
     return started
 
 
@@ -95,7 +117,7 @@ def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, gene
         stopped=outcome.stopped,
         generation=generation,
     )
-    _append(run.attempts, ended)
+    append(run.attempts, ended)
 
 
 def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:
@@ -103,7 +125,8 @@ def under(run: RunFolder, card_id: str) -> tuple[Attempt, ...]:
     return tuple(attempt for attempt in read_attempts(run.attempts) if attempt.started.card_id == card_id)
 
 
-def _append(path: Path, entry: Frozen) -> None:
+def append(path: Path, entry: Frozen) -> None:
+    """Add a line to a ledger, in place of one that a kill has torn."""
     last = read_bytes(path).rpartition(b"\n")[2] if path.exists() else b""
     with open_append(path) as stream:
         try:

@@ -204,6 +204,17 @@
     const days = Math.floor((Date.now() - Date.parse(time.dateTime)) / 86400000);
     if (days >= 0) time.append(days === 0 ? " (today)" : days === 1 ? " (yesterday)" : ` (${days} days ago)`);
   });
+  // A page that is served while runs go on is loaded again when another one is there.
+  if (document.querySelector("[data-renewed]") && location.protocol.startsWith("http")) {
+    let before;
+    const look = async () => {
+      const now = await fetch(location.href, { cache: "no-store" }).then((answer) => answer.text()).catch(() => before);
+      if (before !== undefined && now !== before) location.reload();
+      before = now;
+      setTimeout(look, 3000);
+    };
+    look();
+  }
   // A page of completions can be searched by words, and by how they ended; the table is whole without this.
   document.querySelectorAll("table[data-browse]").forEach((table) => {
     const rows = [...table.tBodies[0].rows];
