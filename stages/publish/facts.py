@@ -37,6 +37,8 @@ class Facts:
     def get(self, finding: str) -> Finding:
         """Raises KeyError with the nearest known ids in the message."""
         if finding not in self._findings:
+            if finding.count("/") == 3 and ":" not in finding:
+                raise KeyError(f"unknown id {finding!r}; a number of another experiment is written {finding.replace('/', ':', 1)!r}")
             whose = finding[: finding.find(":") + 1]  # another experiment's number is never meant for one of this
             raise KeyError(did_you_mean(finding, [known for known in self._findings if known[: known.find(":") + 1] == whose]))
         return self._findings[finding]

@@ -72,6 +72,8 @@ def test_a_number_of_another_experiment_is_never_one_of_this() -> None:
     assert first == "specs/quickstart.md:1:1: unknown id 'shaped/loss/final'; did you mean 'shaped/reward/final'?"
     assert second.endswith("unknown id 'before:shaped/reward/final'; did you mean 'before:shaped/loss/final'?")
     assert third.startswith("specs/quickstart.md:2:5: ") and "octavo compile" in third
+    with pytest.raises(StageError, match="another experiment is written 'before:shaped/loss/final'"):
+        render("{{ before/shaped/loss/final }}")
 
 
 def test_a_figure_stands_alone_in_its_paragraph_without_its_id() -> None:
