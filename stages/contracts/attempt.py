@@ -18,6 +18,9 @@ FailureClass = Literal["out_of_memory", "nonfinite", "verifier", "reward", "refu
 """refused: preflight or a reward example said no. interrupted: SIGINT or SIGTERM reached us."""
 
 
+Determinism = Literal["all", "update", "none"]
+"""What of an attempt on a GPU was deterministic. update: all but the engine that samples (vLLM, continuous batching). none: off."""
+
 Words = Annotated[str, BeforeValidator(lambda text: text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text)]
 """Text of an error, which may name a file whose name is no text: halves of pairs of surrogates are escaped, so that it can be written."""
 
@@ -79,6 +82,8 @@ class Ended(Frozen):
     generation: str | None = later(None)
     """What sampled the completions where that is not decided by the card alone, such as `compiled`, or
     `transformers: no memory for a copy that samples: 17.1 GiB taken, 20.0 were free`."""
+    determinism: Determinism | None = later(None)
+    """Null on a CPU, where one thread makes every run so."""
 
 
 class Outcome(Artifact):

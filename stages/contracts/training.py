@@ -61,6 +61,9 @@ class OptimizedSettings(TrainSettings):
     bf16: bool = Field(False, description="Train in bfloat16.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations to save memory.")
     save_steps: int = Field(20, ge=1, description="Steps between checkpoints, from which a killed run resumes.")
+    deterministic: bool = later(
+        True, description="On a GPU: the same seed gives the same run, bit by bit; false where an operation has no such kernel."
+    )
     guards: Guards = Field(default_factory=Guards, description="What is done about non-finite gradients.")
 
 

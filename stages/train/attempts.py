@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -104,8 +104,8 @@ def begin(
     return started
 
 
-def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, generation: str | None = None) -> None:
-    """Append the end of an attempt. It finished also when a rule stopped it."""
+def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, **notes: Any) -> None:
+    """Append the end of an attempt, with `notes` on how it was trained (fields of Ended). It finished also when a rule stopped it."""
     ended = Ended(
         attempt=started.attempt,
         at=now(),
@@ -115,7 +115,7 @@ def end(run: RunFolder, started: Started, outcome: Outcome, seconds: float, gene
         seconds=round(seconds, 1),
         error=outcome.error[:500] if outcome.error else None,
         stopped=outcome.stopped,
-        generation=generation,
+        **notes,
     )
     append(run.attempts, ended)
 

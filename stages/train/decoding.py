@@ -20,9 +20,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CHECK_EVERY = 32
 """Tokens between two checks whether every row has ended: a check waits for the device."""
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""All but cuDNN's, whose scores for single tokens differ from call to call. Named where it is traced: torch.compile keeps compiled graphs
+on disk, and takes one that was traced under another setting of torch's."""
 
 
 class Unsupported(Exception):
@@ -201,7 +205,8 @@ class Decoder:
     def _forward(self, ids: Tensor, places: Tensor, visible: Tensor) -> Tensor:
         """Logits of the last place, (rows, vocabulary)."""
         named = {self.cache_name: self.cache, "use_cache": True, "logits_to_keep": 1, "return_dict": True}
-        logits: Tensor = self.model(input_ids=ids, attention_mask=visible, position_ids=places, **named).logits[:, -1]
+        with sdpa_kernel(ATTENTION):
+            logits: Tensor = self.model(input_ids=ids, attention_mask=visible, position_ids=places, **named).logits[:, -1]
         return logits
 
     def _token(self) -> None:

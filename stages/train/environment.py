@@ -11,6 +11,7 @@ import warnings
 from typing import Literal
 
 from stages.contracts.files import GIT
+from stages.train.determinism import leave_out_cudnn_attention
 
 _LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What torchrun and cluster jobs set for their own processes."""
@@ -32,6 +33,8 @@ def prepare(device: Literal["cpu", "cuda"], gpus: int = 1, worker: bool = False)
     quiet = {"TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
     for name, value in (quiet | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}).items():
         os.environ.setdefault(name, value)
+    if device == "cuda":
+        leave_out_cudnn_attention()
     # transformers 5.24 renames the field; 5.17 knows only the old name, and TRL's own default is True, so it must be passed
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated", category=FutureWarning)
 

@@ -11,6 +11,7 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import OwnGenerationSettings
+from stages.train.determinism import sampling
 from stages.train.model import prompt_texts
 from stages.train.run import Work, attempt
 from stages.train.trl import CHECKPOINT, engine, prepared, saved_checkpoint
@@ -39,7 +40,7 @@ def fit(work: Work[PpoSettings]) -> Path:
         policy = Policy(parts.model, card.model.adapter, settings.gradient_checkpointing)
         if engine(card) == "compiled":
             policy.rollouts = Rollouts(settings.generation or OwnGenerationSettings(), parts.logits, work.notes, parts.stops)
-        policy.sample = parts.generating.around(policy.sample)  # type: ignore[method-assign]
+        policy.sample = parts.generating.around(sampling()(policy.sample))  # type: ignore[method-assign]
         texts = prompt_texts(card.model, card.data, parts.tokenizer, work.rows)
         trainer = PpoTrainer(
             settings,

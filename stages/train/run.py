@@ -80,7 +80,7 @@ class Work(Generic[S]):
     stopping: Stopping
     """Show it each logged step, after the journal has it. Where it says so, save a checkpoint of the step and end."""
     notes: dict[str, str] = field(default_factory=dict)
-    """What the algorithm adds to the end of the attempt in the ledger: `generation`."""
+    """What the algorithm adds to the end of the attempt in the ledger: `generation`, `determinism`."""
 
     @property
     def name(self) -> str:
@@ -197,7 +197,7 @@ def _record(work: Work[Any], adapter: Path | None, outcome: Outcome, seconds: fl
         failure, error = classify(caught)
         end(run, started, outcome.model_copy(update={"finished": False, "failure": failure, "error": error, "stopped": None}), seconds)
         raise
-    end(run, started, outcome, seconds, work.notes.get("generation"))
+    end(run, started, outcome, seconds, **work.notes)
 
 
 def _exit_code(work: Work[Any], outcome: Outcome, policy: Retries, module: str) -> int:

@@ -16,11 +16,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Discriminator
 
+from stages.contracts.attempt import Determinism
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings, VllmSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
+from stages.train.determinism import UNSUPPORTED, sampling, use_deterministic_updates
 from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
 from stages.train.refusals import refusal
 from stages.train.resume import newest, required_files
@@ -73,7 +75,7 @@ def fit(work: Work[Any]) -> Path:
             Rollouts(card.train.generation or GenerationSettings(), parts.logits, work.notes, parts.stops).attach(training)
         if parts.stops.texts:
             _stop_at_texts(training, parts)
-        training._generate = parts.generating.around(training._generate)  # ends with lists of tokens, so a GPU has finished
+        training._generate = parts.generating.around(sampling()(training._generate))  # ends with lists of tokens, so a GPU has finished
         continue_order(training, work.steps_before)
         return train_to_end(work, training)
 
@@ -107,6 +109,10 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
     from stages.train.guards import InvalidLogits, NonfiniteGuard, policy_finite
 
     card, settings = work.card, work.card.train
+    if card.device == "cuda":
+        work.notes["determinism"] = determinism(card)
+        if settings.deterministic:
+            use_deterministic_updates()
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
     model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
     ends, texts = end_tokens(model, tokenizer), StopTexts.of(card.data, tokenizer)
@@ -131,7 +137,10 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
         recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before, tracker)
         try:
             yield Prepared(model, tokenizer, ends, texts, logits, reward, clock, [guard, recorder])
-        except RuntimeError:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
+        except RuntimeError as error:  # sampling from a policy of NaNs raises; the policy itself shows whether that is what happened
+            if UNSUPPORTED in str(error):
+                what = f"{error}".partition(".")[0]
+                raise Stopped("bug", f"{what}; `train: {{deterministic: false}}` trains without, and the run cannot be repeated") from None
             if policy_finite(model, tokenizer, prompt_texts(card.model, card.data, tokenizer, work.rows[:1])[0]):
                 raise
             last = max(work.steps_before, work.journal.last_step(work.started.attempt))
@@ -197,7 +206,7 @@ def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
     """Settings of any trainer of TRL, so that it logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps
     are averaged."""
     return {
-        **card.train.model_dump(exclude={"algorithm", "guards", "generation"}),
+        **card.train.model_dump(exclude={"algorithm", "guards", "generation", "deterministic"}),
         "output_dir": str(output),
         "seed": card.seed,
         "use_cpu": card.device == "cpu",
@@ -218,6 +227,13 @@ def engine(card: TrainCard[Any]) -> str:
     if chosen != "auto":
         return chosen
     return "compiled" if card.device == "cuda" and card.model.quantization != "int8" else "transformers"
+
+
+def determinism(card: TrainCard[Any]) -> Determinism:
+    """What is deterministic of a run on a GPU: no setting of ours reaches into the engines that serve many requests."""
+    if not card.train.deterministic:
+        return "none"
+    return "update" if card.reward is not None and engine(card) in ("vllm", "continuous_batching") else "all"
 
 
 def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:

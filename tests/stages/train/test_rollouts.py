@@ -8,6 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from random_model import random_model, run_folder
+from torch.nn.attention import SDPBackend
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from stages.contracts.diagnostic import StageError
@@ -15,10 +16,11 @@ from stages.contracts.model import ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.training import GenerationSettings, GrpoSettings
-from stages.train import rollouts
+from stages.train import decoding, rollouts
 from stages.train.decoding import Choice, Decoder, Shape, Unsupported, rollout_model
+from stages.train.determinism import sampling
 from stages.train.rollouts import Rollouts
-from stages.train.trl import engine, trl_settings
+from stages.train.trl import determinism, engine, trl_settings
 
 LLAMA = (LlamaConfig, LlamaForCausalLM, {"num_key_value_heads": 4})
 QWEN = (Qwen2Config, Qwen2ForCausalLM, {"num_key_value_heads": 2, "tie_word_embeddings": True})
@@ -176,7 +178,7 @@ def card(device, quantization="none", **generation):
     settings = GrpoSettings(
         max_steps=1, learning_rate=1.0, max_completion_length=1, generation=GenerationSettings(**generation) if generation else None
     )
-    return TrainCard[GrpoSettings].model_construct(device=device, model=model, train=settings)
+    return TrainCard[GrpoSettings].model_construct(device=device, model=model, train=settings, reward=object())
 
 
 def test_engines():
@@ -187,6 +189,26 @@ def test_engines():
     assert [engine(card("cuda", "int8")), engine(card("cpu", engine="compiled"))] == ["transformers", "compiled"]
     assert trl_settings(card("cpu")) == {} == trl_settings(card("cuda"))
     assert trl_settings(card("cuda", engine="continuous_batching")) == {"use_transformers_continuous_batching": True}
+
+
+def test_what_is_deterministic_of_a_run_on_a_gpu():
+    """The engines that serve many requests sample as they like; cuDNN's attention is left out by the decoder itself."""
+    kinds = {engine_name: determinism(card("cuda", engine=engine_name)) for engine_name in ("compiled", "transformers", "vllm")}
+    assert kinds == {"compiled": "all", "transformers": "all", "vllm": "update"}
+    off = card("cuda")
+    settings = off.train.model_copy(update={"deterministic": False})
+    assert determinism(off.model_copy(update={"train": settings})) == "none" and settings.model_dump()["deterministic"] is False
+    assert "deterministic" not in card("cuda").train.model_dump()  # no card changes by it
+    assert SDPBackend.CUDNN_ATTENTION not in decoding.ATTENTION
+
+
+def test_deterministic_kernels_are_off_while_sampling():
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert sampling()(torch.are_deterministic_algorithms_enabled)() is False
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_vllm_is_named_when_it_is_missing():
