@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -43,13 +44,11 @@ class Anomaly(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """`groups lose their reward signal in 3 of 3 runs (steps 21, 24, 25)`: the summary's words."""
+        """`groups lose their reward signal`: the first screen's words."""
         if self.signal.detector == "summary":  # single values without a course
             values = [numbers.fixed(signal.value, 2) for _, signal in self.signals if signal.value is not None]
-            what = f"{metric_title(self.signal.metric)} {', '.join(values) or 'not finite'}"
-        else:
-            what = phrase([self.signal])
-        return f"{what} in {self.where}" + (f" ({self.onsets})" if self.onsets else "")
+            return f"{metric_title(self.signal.metric)} {', '.join(values) or 'not finite'}"
+        return phrase([self.signal])
 
 
 def anomalies(experiment: ExperimentFiles) -> list[Anomaly]:
@@ -66,14 +65,14 @@ def anomalies(experiment: ExperimentFiles) -> list[Anomaly]:
     return sorted(grouped, key=lambda anomaly: _SEVERITIES.index(anomaly.severity))
 
 
-def warned(experiment: ExperimentFiles, seen: list[Anomaly]) -> list[tuple[str, bool, list[str]]]:
-    """(condition, whether a warning is severe, what happens in it) of conditions with warnings, the severe ones first."""
+def warned(experiment: ExperimentFiles, seen: Sequence[Anomaly]) -> list[tuple[str, list[str]]]:
+    """(condition, what happens in it) of conditions with warnings, those with a severe one first."""
     rows = []
     for condition in experiment.card.conditions:
         warnings = [anomaly for anomaly in seen if anomaly.condition == condition.name and anomaly.severity != "info"]
         if warnings:
-            rows.append((condition.name, warnings[0].severity == "severe", list(dict.fromkeys(anomaly.phrase for anomaly in warnings))))
-    return sorted(rows, key=lambda row: not row[1])
+            rows.append((warnings[0].severity != "severe", condition.name, list(dict.fromkeys(anomaly.phrase for anomaly in warnings))))
+    return [(condition, phrases) for _, condition, phrases in sorted(rows, key=lambda row: row[0])]
 
 
 def counted(experiment: ExperimentFiles) -> list[tuple[str, str, Finding]]:

@@ -33,9 +33,9 @@ def summaries(pages: Iterable[Path]) -> list[PageSummary]:
 
 
 def pills(experiments: Iterable[PageSummary]) -> dict[str, int]:
-    """How often each verdict was given, in the order of verdicts."""
-    counts = Counter(claim.verdict for summary in experiments for claim in summary.claims)
-    return {verdict: counts[verdict] for verdict in ORDER if counts[verdict]}
+    """How often each verdict was given, in the order of verdicts; those to read with care by themselves."""
+    counts = Counter(claim.pill for summary in experiments for claim in summary.claims)
+    return {pill: counts[pill] for pill in TEXTS["pills"] if counts[pill]}
 
 
 def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:

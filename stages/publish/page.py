@@ -25,6 +25,7 @@ from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
 from stages.publish import anomalies, attempts, completions, conditions, evidence, figures, header, imported, methods, now, result, rules
+from stages.publish.care import Sources, cautions, is_doubtful
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
@@ -50,7 +51,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
     card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
-    banners = header.banners(experiment, claims)
+    sources = Sources(experiment, facts, claims, seen)
+    reasons = cautions(sources)
     sections = (anomalies, attempts, completions, conditions, imported, methods, now, result, rules)
     leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
     words: dict[str, Any] = dict(
@@ -61,8 +63,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         facts=facts,
         front_title=Markup(json.dumps(escape(card.title))),  # themes write titles and tags as they are
         front_tags=Markup(json.dumps([escape(tag) for tag in card.tags])),
-        answer=header.answer(claims),
-        banners=banners,
+        answer=header.verdict_counts(claims),
+        cautions=reasons,
+        is_doubtful=lambda claim: is_doubtful(claim, sources),
         claims=claims,
         seen=seen,
         rates=attempts.rates(experiment, facts),
@@ -74,7 +77,6 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         citation=cited,
     )
     index = render("experiment.md.j2", prose=lambda: _prose(experiment, facts, claims, words), **words)
-    warned = banners.count(' role="note">') + sum(anomaly.severity != "info" for anomaly in seen)
     shared = records(experiment, [*facts.used.values(), *(drawing.figure for drawing in experiment.drawings)])
     passports = [passport(experiment, finding) for finding in facts.used.values()]
     passports += [verdict_passport(experiment, claim) for claim in claims]
@@ -82,7 +84,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     texts = {
         "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
-        "summary.json": dump(page_summary(experiment, claims, warned)),
+        "summary.json": dump(page_summary(sources, reasons)),
         RULES: dump(experiment.changed),
         f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
         PASSPORTS: passports_script(passports_json(experiment, passports, shared)),

@@ -123,8 +123,13 @@ def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str
         cells += [_cell(experiment, facts, condition.name, metric) for metric in metrics]
         for metric in more:
             first, last, _ = facts.movement(condition.name, metric, moved[condition.name])
-            both = Markup('{} <span class="to">\u2192</span> {}').format(first, last)
-            cells.append(both if metric == "reward" else facts.value(facts.find(condition.name, metric, "final"), 2))
+            end = facts.find(condition.name, metric, "final")
+            if end is None or end.value is None:
+                cells.append(_cell(experiment, facts, condition.name, metric))
+            elif metric == "reward":
+                cells.append(Markup('{} <span class="to">\u2192</span> {}').format(first, last))
+            else:
+                cells.append(facts.value(end, 2))
         rows.append(Row(condition.name, colour, "null control" if condition.role == "null_control" else "", cells))
     return heads, rows
 

@@ -69,7 +69,7 @@ def test_a_program_trains_every_run_and_the_page_says_so(project):
     assert findings(folder)["gains-vs-zero/reward/change"]["value"] == pytest.approx(0.02 * 18)
     assert health(folder, "gains-s2")["included"]
     text = html.unescape((folder / "page/index.md").read_text(encoding="utf-8"))
-    assert ">Program</h2>" in text and "python train.py {card} {out}" in text and "Imported: " not in text
+    assert ">Program</h2>" in text and "python train.py {card} {out}" in text and "octavo did not train" not in text
     stages = (folder / "dvc.yaml").read_text()
     assert "cmd: python -m stages.train.command runs/own/gains-s1" in stages and "- train.py" in stages
 

@@ -113,7 +113,7 @@ def test_imported_runs_get_findings_verdict_and_page(folder):
     assert [verdict["verdict"] for verdict in verdicts] == ["supported"]
     assert all(health(folder, f"shaped-s{seed}")["included"] for seed in (1, 2, 3))
     text = page_text(folder)
-    assert "Imported: 6 runs" in text and "logs/shaped-1.jsonl" in text and ">Imported runs</h2>" in text
+    assert "octavo did not train these runs; it read" in text and "logs/shaped-1.jsonl" in text and ">Imported runs</h2>" in text
     assert "<style" not in text and "figure-claims" not in text, "a single claim's picture is not shown"
     lineage = json.loads((folder / "page/lineage.json").read_text())
     made_by = {file["path"]: file["made_by"] for file in lineage["files"]}

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +44,11 @@ from stages.contracts.reward import Example, Gate, Reward
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import ROOT, card_id
 from stages.contracts.training import GrpoSettings
+from stages.publish.anomalies import anomalies
+from stages.publish.care import Sources, cautions
+from stages.publish.claims import claim_views
+from stages.publish.experiment import ExperimentFiles
+from stages.publish.facts import Facts
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>|{{ 7*7 }}{: onclick=a}"
@@ -478,7 +484,8 @@ def import_card(condition: str = "random", seed: int = 2, *, column: ColumnCard 
     return ImportCard(**names, source=pinned, read=read, target_steps=STEPS, code={"some.stage": "0" * 16})
 
 
-def banners_by_title(markup: str) -> dict[str, tuple[str, str]]:
-    """Title -> tone and text of each banner."""
-    parts = re.findall(r'<div class="banner (\w+)" role="note"><strong>(.*?)</strong><p>(.*?)</p></div>', markup)
-    return {plain(title): (tone, plain(text)) for tone, title, text in parts}
+def read_with_care(experiment: ExperimentFiles, **changes: Any) -> list[str]:
+    """The sentences beside the answers. `changes`: of the claims' views."""
+    facts = Facts(experiment.findings)
+    claims = [claim._replace(**changes.get(claim.id.replace("-", "_"), {})) for claim in claim_views(experiment, facts)]
+    return [plain(caution.says) for caution in cautions(Sources(experiment, facts, claims, anomalies(experiment)))]

@@ -106,14 +106,14 @@ def test_holes_are_on_the_first_screen(project: Path) -> None:
     (folder / "zero-s3" / "outcome.json").unlink()
     text = words(written(folder))
     top = text[: text.index("Evidence")]
-    assert "Missing runs: 1 of 12 zero-s3" in top
-    assert f"Failed runs: 1 of 12 Verifier ({FAILED}): the sandbox died" in top
-    assert f"Finished but left out: 1 of 12 {GATED}: nonfinite: gradient norms are not finite from step 41" in top
+    assert "1 of 12 runs has no data (zero-s3)" in top
+    assert f"1 of 12 runs failed. Verifier ({FAILED}): the sandbox died" in top
+    assert f"1 of 12 runs does not count ({GATED}): nonfinite: gradient norms are not finite from step 41" in top
 
 
 def test_a_profile_says_that_it_is_no_evidence(project: Path) -> None:
-    assert "Profile smoke: machinery, not evidence" in words(written(build(project, profile="smoke")))
-    assert "machinery, not evidence" not in words(written(build(project)))
+    says = "This is the profile smoke: it shows that every part works, and its numbers decide nothing."
+    assert says in words(written(build(project, profile="smoke"))) and says not in words(written(build(project)))
 
 
 def test_what_the_methods_say_of_a_loss_is_of_the_algorithm_that_trained(project: Path) -> None:
@@ -257,7 +257,7 @@ def test_an_experiment_without_runs_claims_or_figures_still_has_an_honest_page(p
     text = words(written(folder.root))
     assert "This experiment declares no claim." in text
     assert (
-        "Missing runs: 12 of 12" in text
+        "12 of 12 runs have no data (all runs)" in text
         and "No attempt has begun." in text
         and "No curve was drawn: none of 12 runs logged a step." in text
     )

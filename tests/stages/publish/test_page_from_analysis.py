@@ -47,7 +47,7 @@ def test_verdicts_intervals_holes_and_figures_are_on_the_page(analysed: Experime
     text = (analysed.page / "index.md").read_text(encoding="utf-8")
     words = html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text)))
     assert "+0.35 [+0.23, +0.46]" in words  # 0.85 - 0.50, Welch's interval on the logit scale
-    assert "Failed runs: 1 of 12" in words and "Finished but left out: 1 of 12" in words
+    assert "1 of 12 runs failed" in words and "1 of 12 runs does not count" in words
     assert text.count("<svg xmlns") == 5 + 1 + 4 and not re.search("<script|<style| style=", text)
     assert "11 of 13" in words  # one killed attempt
 

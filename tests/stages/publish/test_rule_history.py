@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from example_experiment import SPEC, banners_by_title, build, import_card
+from example_experiment import SPEC, build, import_card, read_with_care
 
 from stages.contracts.analysis_card import Bound, ConcludeCard, HealthRule, ScreenCard, Windows
 from stages.contracts.artifact import canonical_json, read, write
@@ -17,7 +17,6 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Changed, Origin
 from stages.contracts.stops import Expectation
 from stages.publish.experiment import RECORDED, load
-from stages.publish.header import banners
 from stages.publish.rule_history import RuleDate, against_data, blame, changed_since, rule_date, whole_history
 from stages.publish.verify import against_git
 
@@ -274,10 +273,10 @@ def test_runs_and_claims_that_came_and_went_are_told(project: Path) -> None:
     changes = load(root).changed
     assert (changes.dropped, changes.added) == ((then.runs[0].name,), ("shaped-s9",))
     assert changes.withdrawn == (f"claim {then.claims[0].id}",)
-    shown = banners_by_title(banners(load(root)))
-    assert shown["Runs taken out after the data: 1"][1] == f"{then.runs[0].name}: no longer declared, so no number here rests on them."
-    assert shown["Runs added after the first data: 1"][0] == "excluded"
-    assert shown["Withdrawn after the data: 1"][1] == f"No longer declared: claim {then.claims[0].id}."
+    shown = " ".join(read_with_care(load(root)))
+    assert f"1 run taken out after the data: {then.runs[0].name}. No number rests on them." in shown
+    assert "1 run added after the first data: shaped-s9. Intervals are not adjusted for having looked before." in shown
+    assert f"No longer declared, with data at hand: claim {then.claims[0].id}." in shown
     write(card, then)
     assert load(root).changed.dropped == load(root).changed.added == load(root).changed.withdrawn == ()
 
@@ -305,7 +304,7 @@ def test_an_expectation_after_the_data_is_no_prediction(project: Path) -> None:
     Path(SPEC).write_text("\n".join(lines))
     commit(Path(SPEC), AFTER)
     assert load(root).changed.expectations["learns"].late
-    assert "Expectations changed after the data: 1" in banners_by_title(banners(load(root)))
+    assert "1 expectation written or edited after the data: learns. What they say was no prediction." in read_with_care(load(root))
     commit(card, "2026-11-01T10:00:00Z")  # as old as the data allow, and the same
     assert load(root).changed.expectations["learns"].late == ""
 

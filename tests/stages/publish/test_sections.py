@@ -7,22 +7,25 @@ from pathlib import Path
 
 import pytest
 import yaml
-from example_experiment import FAILED, GATED, banners_by_title, build, plain, section
+from example_experiment import FAILED, GATED, build, plain, read_with_care, section
 
 from stages.contracts.analysis_card import RunRef
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Changed, Started
-from stages.contracts.finding import Finding, Verdict
+from stages.contracts.finding import Expected, Finding, RunScore, Verdict
 from stages.contracts.health import Exclusion
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import Written
 from stages.contracts.page_card import PageCard
 from stages.contracts.reward import Gate, Penalty, Phase, Reward
+from stages.publish.anomalies import anomalies
 from stages.publish.attempts import changes, hours, rates
+from stages.publish.care import Sources, cautions, is_doubtful
 from stages.publish.claims import ClaimView, Place, bar, claim_views, explain_verdict
 from stages.publish.experiment import RunFiles, load
 from stages.publish.facts import Facts, undetected_change
-from stages.publish.header import answer, banners, exclusions
+from stages.publish.header import page_summary, verdict_counts
+from stages.publish.home import pills
 from stages.publish.methods import citation
 from stages.publish.page import page
 from stages.publish.passports import read_passports
@@ -51,28 +54,56 @@ def decided(verdict: str, **fields: object) -> Verdict:
     ],
 )
 def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], sentence: str) -> None:
-    assert answer([ClaimView("c", "", decided(word), None, None, None, (), None, Written(written="")) for word in verdicts]) == sentence
+    views = [ClaimView("c", "", decided(word), None, None, None, (), None, Written(written="")) for word in verdicts]
+    assert verdict_counts(views) == sentence
 
 
-def test_what_a_reader_must_know_stands_before_the_first_number(project: Path) -> None:
+def test_what_a_reader_must_know_stands_beside_the_answers(project: Path) -> None:
     experiment = load(build(project, hostile="x" * 300))
-    views = claim_views(experiment, Facts(experiment.findings))
     late = Written(written="2026-11-28, after the first data", late="the rule was edited")
-    shown = banners_by_title(banners(experiment, (views[0]._replace(dated=late), *views[1:])))
-    assert shown["Rules changed after the data: 1 claim"][1] == "shaped-teaches: 2026-11-28, after the first data."
-    assert shown["Failed runs: 1 of 12"][1] == f"Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
-    assert not any("Rules" in title for title in banners_by_title(banners(experiment, views)))
+    says = read_with_care(experiment, shaped_teaches={"dated": late})
+    assert says[0] == f"1 of 12 runs failed. Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
+    assert says[1] == "1 of 12 runs does not count (inverted-s3): nonfinite: gradient norms are not finite from step 41."
+    assert says[2] == "The rule of shaped-teaches changed after the data."
+    assert says[3] == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
+    assert says[4] == "In inverted gradient norm is not a finite number; in shaped reward atoms." and len(says) == 5
+    assert not any("rule" in sentence for sentence in read_with_care(experiment))
 
     def broken(run: RunFiles) -> RunFiles:
         assert run.outcome
         end = {"finished": False, "failure": "out_of_memory", "error": "CUDA out of memory."}
         return replace(run, outcome=run.outcome.model_copy(update=end))
 
-    broke = banners_by_title(banners(replace(experiment, runs=tuple(map(broken, experiment.runs)))))["Failed runs: 12 of 12"][1]
-    assert broke.startswith("Out of memory (all runs): CUDA out of memory. What helps: a smaller per_device_train_batch_size with")
-    gone = replace(experiment.runs[0], outcome=None, attempts=())
-    missing = banners_by_title(banners(replace(experiment, runs=(gone, *experiment.runs[1:]))))["Missing runs: 1 of 12"]
-    assert missing == ("hole", "shaped-s1. No attempt has ended; dvc repro runs/quickstart/dvc.yaml runs them.")
+    broke = read_with_care(replace(experiment, runs=tuple(map(broken, experiment.runs))))[0]
+    assert broke.startswith(
+        "12 of 12 runs failed. Out of memory (all runs): CUDA out of memory. What helps: a smaller per_device_train_batch_s"
+    )
+    gone = tuple(replace(run, outcome=None, attempts=()) if run.ref.name in SOME else run for run in experiment.runs)
+    missing = read_with_care(replace(experiment, runs=gone))[0]
+    assert missing == "4 of 12 runs have no data (all of shaped and zero-s1): dvc repro runs/quickstart/dvc.yaml runs them."
+
+
+SOME = ("shaped-s1", "shaped-s2", "shaped-s3", "zero-s1")
+
+
+def test_a_supported_claim_with_warnings_or_missed_expectations_reads_as_no_success(project: Path) -> None:
+    experiment = load(build(project))
+    facts = Facts(experiment.findings)
+    claims = claim_views(experiment, facts)
+    sources = Sources(experiment, facts, claims, anomalies(experiment))
+    quiet = sources._replace(seen=[])
+    assert is_doubtful(claims[0], sources) and not is_doubtful(claims[0], quiet)  # reward atoms of shaped
+    score = {"expectation": "learns", "condition": "shaped", "metric": "reward", "place": "100%", "direction": "above", "bound": 2}
+    runs = (RunScore(run="shaped-s1", state="missed", finding="shaped-s1/reward/final", window="steps 55-60", why="0.87 is below 2"),)
+    missed = Expected.model_validate({**score, "finding": "shaped/reward/final", "runs": runs})
+    missing = replace(experiment, conclusions=experiment.conclusions.model_copy(update={"expectations": (missed,)}))
+    assert is_doubtful(claims[0], quiet._replace(experiment=missing))
+    assert cautions(quiet._replace(experiment=missing))[-1].short == "1 of 1 expectation missed"
+    summary = page_summary(sources, cautions(sources))
+    counts, _, doubts = summary.answer.partition(" Read with care: ")
+    assert counts == "Of four declared claims, one is supported, one is refuted, one is inconclusive and one is void."
+    assert doubts == "1 of 12 runs failed, 1 of 12 runs does not count, preflight warned about random and 2 warnings (1 severe)."
+    assert pills([summary]) == {"care": 1, "refuted": 1, "inconclusive": 1, "void": 1}
 
 
 def drawn(value: float, low: float | None, high: float | None, margin: float, direction: str) -> dict[str, float]:
@@ -191,22 +222,14 @@ def test_what_an_attempt_changed_stands_beside_where_it_went_on_from() -> None:
     assert "changed" not in first.model_dump(mode="json"), "entries of older ledgers keep their form"
 
 
-def test_a_rule_is_named_once_with_all_runs_that_do_not_meet_it(project: Path) -> None:
+def test_reasons_for_leaving_a_run_out_are_those_of_its_gates(project: Path) -> None:
     runs = load(build(project)).by_name
     says = "truncated share is 0.91 in the final window, not below 0.5"
-    truncated = Exclusion(
-        gate="truncated", rule="truncated share below 0.5 in the final window", reason=f"gate truncated: {says}", says=says
-    )
-    steps = Exclusion(gate="steps", rule="steps complete", reason="gate steps: 59 of 60 steps", says="59 of 60 steps")
-    excluded = []
-    for name, failed in (("shaped-s1", (truncated,)), ("shaped-s2", (truncated, steps))):
-        update = {"included": False, "exclusions": failed, "reasons": tuple(exclusion.reason for exclusion in failed)}
-        excluded.append(replace(runs[name], health=runs[name].health.model_copy(update=update)))  # type: ignore[union-attr]
-    assert exclusions([*excluded, runs[GATED]]) == (
-        "Not met: truncated share below 0.5 in the final window (shaped-s1 and shaped-s2); steps complete (shaped-s2). "
-        "inverted-s3: nonfinite: gradient norms are not finite from step 41."
-    )
-    assert excluded[0].left_out == [says]
+    truncated = Exclusion(gate="truncated", rule="truncated share below 0.5", reason=f"gate truncated: {says}", says=says)
+    health = runs["shaped-s1"].health
+    assert health
+    left_out = health.model_copy(update={"included": False, "exclusions": (truncated,), "reasons": (truncated.reason,)})
+    assert replace(runs["shaped-s1"], health=left_out).left_out == [says]
     assert runs[FAILED].left_out == ["failed at step 31 (verifier)"] and runs["zero-s1"].left_out == []
 
 

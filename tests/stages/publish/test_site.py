@@ -93,9 +93,9 @@ def test_tags_lead_to_their_experiments(built: Path) -> None:
 def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
     home = (built / "build/site/index.html").read_text(encoding="utf-8")
     assert home.count('<article class="card') == 2 and home.index("quickstart&#64;smoke") > home.index("<b>10 of 12</b> runs count")
-    assert "1 supported" in home and "1 not finished" in home
+    assert "1 supported, with care" in home and "1 of 12 runs failed" in home
     newest = home.split('id="newest-findings"')[1]
-    assert 'href="experiments/quickstart/index.html#claim-shaped-teaches"' in html.unescape(newest)
+    assert 'href="experiments/quickstart/index.html#answer-shaped-teaches"' in html.unescape(newest)
     assert "no number" in newest  # a void claim is news too
     assert '<time datetime="2026-11-27T11:59:48Z" data-age>2026-11-27</time>' in html.unescape(home)
     assert "smoke" not in newest.split("</ul>")[0]  # a profile decides nothing
@@ -191,9 +191,13 @@ def test_home_shows_the_newest_experiments_and_leads_to_the_others(project: Path
         for number in range(100)
     ]
     text = html.unescape(home("", many))
-    assert text.count("<article") == 6 and len(re.findall(r"index\.html#claim-", text)) == 8
+    assert text.count("<article") == 6 and len(re.findall(r"index\.html#answer-", text)) == 8
     assert '<a href="experiments/index.html">All 100 experiments</a>' in text
     assert 'href="experiments/index.html#families"' in text and text.count('class="member"') == MEMBERS
-    assert "<dt>experiments</dt><dd>100</dd>" in text and "<dt>runs</dt><dd>1200</dd>" in text and "supported</dt><dd>100</dd>" in text
+    assert (
+        "<dt>experiments</dt><dd>100</dd>" in text
+        and "<dt>runs</dt><dd>1200</dd>" in text
+        and "supported, with care</dt><dd>100</dd>" in text
+    )
     listed = html.unescape(overview(many))
     assert listed.count("<article") == listed.count('class="member"') == 100
