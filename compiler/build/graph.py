@@ -112,8 +112,9 @@ class _Stages:
         before = [folder.preflight] if sampled else []
         facts: list[Path | str] = [*before, *([folder.preflight_card] if sampled else []), folder.conclude_card]
         facts += self._of_runs(RUN.card, RUN.outcome, RUN.completions, RUN.health)
+        prompts = sorted({path for path in sampled.values() if path})
+        facts += prompts  # the page shows their texts
         if sampled:
-            prompts = sorted({path for path in sampled.values() if path})
             outs = (folder.preflight, folder.preflight_completions, *map(folder.permission, sampled))
             desc = "each condition's reward on completions of the untrained model"
             yield self._stage("train.preflight", (folder.preflight_card, model, *prompts), outs, desc)
@@ -125,7 +126,7 @@ class _Stages:
         evaluations: list[Path | str] = []
         if spec.evaluation and spec.data.evaluation:
             evaluations = [folder.untrained.evaluation, *self._of_runs(RUN.evaluation)]
-            facts += [folder.evaluate_card, *evaluations]
+            facts += [folder.evaluate_card, *evaluations, *([spec.data.evaluation.path] if spec.data.evaluation.path else [])]
             watched = (folder.evaluate_card, spec.data.evaluation.path, model, *self._of_runs(RUN.adapter, RUN.outcome))
             yield self._stage("train.evaluate", watched, evaluations, "shared evaluation of the untrained model and every run")
         yield from self._analysis((RUN.outcome, RUN.adapter), before, evaluations, facts)

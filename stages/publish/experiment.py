@@ -13,6 +13,7 @@ from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard, RunRef
 from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.attempt import Attempt, Outcome, Started, first_data, read_attempts
+from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.figure import Figure
 from stages.contracts.finding import Finding, Findings, SeedValue, Verdict
 from stages.contracts.health import Detection, Health, Signal
@@ -101,6 +102,7 @@ class ExperimentFiles:
     preflight_card: PreflightCard | None
     drawings: tuple[Drawing, ...]
     conclude: ConcludeCard | None
+    evaluate: EvaluateCard | None
     cited: tuple[Finding, ...] = ()
     """Findings of other experiments that the interpretation names; ids and subjects begin with `<experiment>:`."""
 
@@ -236,6 +238,7 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
         preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
+        evaluate=_maybe(EvaluateCard, folder.evaluate_card),
         cited=tuple(finding for name in card.cited for finding in _cited(root.parent / name)),
     )
 

@@ -30,6 +30,7 @@ from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
 from stages.publish.facts import Facts
 from stages.publish.header import FOLDER, page_summary
+from stages.publish.held_out import held_out
 from stages.publish.methods import citation, judged_run, judged_words
 from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
@@ -53,6 +54,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     sources = Sources(experiment, facts, claims, seen)
     reasons = cautions(sources)
+    held, browsers = held_out(experiment), list(completions.browsers(experiment))
     sections = (anomalies, attempts, completions, conditions, imported, methods, now, result, rules)
     leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
     words: dict[str, Any] = dict(
@@ -74,6 +76,8 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         answer_of=lambda claim: fill_answer(claim, experiment.folder.name, facts, claims),
         older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
         drawn=drawn,
+        held=held,
+        reading=sum(len(asked.answers) for asked in (held.asked if held else ())) + sum(len(browser.entries) for browser in browsers),
         citation=cited,
     )
     index = render("experiment.md.j2", prose=lambda: _prose(experiment, facts, claims, words), **words)
@@ -81,7 +85,9 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     passports = [passport(experiment, finding) for finding in facts.used.values()]
     passports += [verdict_passport(experiment, claim) for claim in claims]
     passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
+    reading = {"reading.html.j2": f"{FOLDER}/completions.html"} if words["reading"] else {}
     texts = {
+        **{path: render(template, browsers=browsers, **words) for template, path in reading.items()},
         "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
         "summary.json": dump(page_summary(sources, reasons)),

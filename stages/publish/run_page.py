@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from stages.publish import anomalies, attempts, methods
+from stages.publish import anomalies, attempts, completions, methods
 from stages.publish.causes import clipped_at, explain
-from stages.publish.completions import browse, printed_reward
 from stages.publish.conditions import steps_done
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
@@ -43,8 +42,8 @@ def _page(experiment: ExperimentFiles, run: RunFiles) -> str:
         done=steps_done(facts, run),
         pictures=list(_curves(experiment, run.ref.name)),
         explain=lambda signal: explain([signal], clipped_at(run.card)),
-        completions=browse(experiment.condition(run.ref.condition), run),
-        printed_reward=printed_reward,
+        completions=completions,
+        browser=completions.browse(experiment.condition(run.ref.condition), run),
         passports=lambda: _passports(experiment, facts, run.ref.name),
     )
 

@@ -215,36 +215,38 @@
     };
     look();
   }
-  // A page of completions can be searched by words, and by how they ended; the table is whole without this.
-  document.querySelectorAll("table[data-browse]").forEach((table) => {
-    const rows = [...table.tBodies[0].rows];
-    const ends = [...new Set(rows.map((row) => row.cells[3].textContent))];
-    const bar = document.createElement("form");
-    bar.className = "find";
-    const input = document.createElement("input");
-    input.type = "search";
-    input.placeholder = "Find in completions and prompts";
+  // Lists of texts can be searched by words, and by what the attributes of each text say; the list is whole without this.
+  const FACETS = [["place", "Training and held out"], ["condition", "All conditions"], ["step", "All steps"], ["outcome", "All outcomes"], ["gates", "All gates"]];
+  document.querySelectorAll("[data-texts]").forEach((list) => {
+    const entries = [...list.children].map((part) => ({ part, text: part.textContent.toLowerCase() }));
+    const bar = make("form", "find");
+    const input = Object.assign(make("input"), { type: "search", placeholder: "Find in prompts and completions" });
     input.setAttribute("aria-label", input.placeholder);
-    const select = document.createElement("select");
-    select.setAttribute("aria-label", "How they ended");
-    for (const end of ["All outcomes", ...ends]) select.append(new Option(end, end));
-    const told = document.createElement("span");
-    told.setAttribute("role", "status");
+    const count = make("span");
+    count.setAttribute("role", "status");
+    const valuesOf = (part, facet) => part.dataset[facet] ? part.dataset[facet].split("|") : [];
+    const selects = FACETS.map(([facet, all]) => {
+      const values = [...new Set(entries.flatMap(({ part }) => valuesOf(part, facet)))];
+      if (values.length < 2) return null;
+      const select = make("select");
+      select.setAttribute("aria-label", facet);
+      select.append(new Option(all, ""), ...values.map((value) => new Option(facet === "step" ? `step ${value}` : value, value)));
+      return [facet, select];
+    }).filter(Boolean);
     const apply = () => {
       const word = input.value.toLowerCase();
       let left = 0;
-      rows.forEach((row) => {
-        const fits = (select.selectedIndex === 0 || row.cells[3].textContent === select.value)
-          && (row.cells[1].textContent + " " + row.cells[4].textContent).toLowerCase().includes(word);
-        row.hidden = !fits;
+      for (const { part, text } of entries) {
+        const fits = text.includes(word) && selects.every(([facet, { value }]) => !value || valuesOf(part, facet).includes(value));
+        part.hidden = !fits;
         left += fits;
-      });
-      told.textContent = `${left} shown`;
+      }
+      count.textContent = `${left} of ${entries.length} shown`;
     };
     bar.addEventListener("input", apply);
     bar.addEventListener("submit", (event) => event.preventDefault());
-    bar.append(input, select, told);
-    table.closest(".scroll").before(bar);
+    bar.append(input, ...selects.map(([, select]) => select), count);
+    list.before(bar);
     apply();
   });
   addEventListener("hashchange", reveal);

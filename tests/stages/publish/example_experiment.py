@@ -20,6 +20,7 @@ from stages.contracts.attempt import Ended, Outcome, Started
 from stages.contracts.claim import Claim
 from stages.contracts.code import code_versions
 from stages.contracts.code_tree import CodeTree
+from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.figure import Figure
 from stages.contracts.files import file_digest, write_text
 from stages.contracts.finding import Finding, Findings, SeedValue, Source
@@ -73,9 +74,12 @@ def build(project: Path, *, name: str = "quickstart", hostile: str = HOSTILE, pr
     folder = ExperimentFolder(Path("runs") / name)
     refs = tuple(RunRef(name=f"{c.name}-s{s}", condition=c.name, seed=s, target_steps=STEPS) for c in CONDITIONS for s in SEEDS)
     write_text(project / SPEC, "title: Does a verifiable reward teach a small model?\n")
-    write_text(project / "data/train.jsonl", "{}\n")
+    asked = [{"id": f"p{number}", "prompt": f"Add {number}. {hostile}" if number % 2 else "Write x twice."} for number in range(6)]
+    for name_ in ("train", "heldout"):
+        write_text(project / f"data/{name_}.jsonl", "".join(f"{json.dumps(row)}\n" for row in asked))
     for number, ref in enumerate(refs):
         _run(folder, ref, number, hostile)
+    _evaluation(folder, refs, hostile)
     _preflight(folder, hostile)
     claims = tuple(Claim.model_validate(claim) for claim in DATA["claims"])
     conclude = ConcludeCard(
@@ -364,16 +368,39 @@ def _completions(folder: ExperimentFolder, ref: RunRef, condition: ConditionCard
         (hostile, "fail", "not_reached", 0.0),
         ("x\nx", "pass", "unknown", None),
     ]
-    rows = [(60, *texts[i % len(texts)]) for i in range(50)]
+    rows = [(1, *texts[2]), *((60, *texts[i % len(texts)]) for i in range(50))]
     columns = {
-        "attempt": ["a"] * 50,
+        "attempt": ["a"] * len(rows),
         "step": [row[0] for row in rows],
+        "prompt_id": [f"p{i % 6}" for i in range(-1, 50)],
         "text": [row[1].replace("\x00", "\x00") for row in rows],
         "reward": [row[4] for row in rows],
     }
     for index, gate in enumerate(condition.gates):
-        columns[gate_columns(gate)[0]] = [row[2 + min(index, 1)] for row in rows]
+        status, score, reason = gate_columns(gate)
+        columns[status] = [row[2 + min(index, 1)] for row in rows]
+        columns[score] = [{"pass": 1.0, "fail": 0.25}.get(said) for said in columns[status]]
+        columns[reason] = [hostile if said == "fail" else "" for said in columns[status]]
     pq.write_table(pa.table(columns), folder.run(ref.name).completions)
+
+
+def _evaluation(folder: ExperimentFolder, refs: tuple[RunRef, ...], hostile: str) -> None:
+    """The shared evaluation: two samples of each of six prompts. Odd prompts are right after training on `shaped`, none elsewhere."""
+    card = _train_card(folder, refs[0], CONDITIONS[0])
+    path, scores = Path("data/heldout.jsonl"), ("format", "tests")
+    data = DatasetRef(path=path.as_posix(), sha256=file_digest(path))
+    own = {"model": card.model, "runs": tuple(ref.name for ref in refs), "scores": card.reward.gates, "code": {"some.stage": "0" * 16}}
+    write(folder.evaluate_card, EvaluateCard(experiment=folder.name, data=data, max_completion_length=24, device="cpu", versions={}, **own))
+    for subject, place in {"untrained": folder.untrained, **{ref.name: folder.run(ref.name) for ref in refs if ref.name != FAILED}}.items():
+        cells = [(f"p{n // 2}", n % 2, "pass" if subject.startswith("shaped") and n // 2 % 2 else "fail") for n in range(12)]
+        columns = {"prompt_id": [i for i, _, _ in cells], "sample": [n for _, n, _ in cells]}
+        columns["text"] = [f"{subject} says {n} {hostile}" for _, n, _ in cells]
+        for name in scores:
+            said = ["pass" if name == "format" else tests for _, _, tests in cells]
+            scored, reasons = [float(word == "pass") for word in said], [hostile if word == "fail" else "" for word in said]
+            columns |= dict(zip(gate_columns(name), (said, scored, reasons), strict=True))
+        place.root.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), place.evaluation)
 
 
 def _preflight_card(folder: ExperimentFolder, hostile: str) -> PreflightCard:

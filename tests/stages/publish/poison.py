@@ -50,7 +50,7 @@ LOOKED_UP = {
     "attempt",
     "finding",
     "at",
-} | {"publish.page", "parent", "prose", "experiment", "evaluation", "curves", "gates", "findings", "claim"}
+} | {"publish.page", "parent", "prose", "experiment", "evaluation", "curves", "gates", "findings", "claim", "panels", "prompt"}
 """Names, addresses and digests by which files name each other."""
 
 

@@ -20,7 +20,7 @@ from poison import poison
 
 from stages.contracts.artifact import read, write
 from stages.contracts.code import Judgement
-from stages.contracts.figure import Figure, Mark
+from stages.contracts.figure import Figure, Limit, Mark
 from stages.contracts.files import write_text
 from stages.contracts.import_card import ColumnCard, ImportCard, Imported, ReadCard, SourceCard
 from stages.contracts.layout import ExperimentFolder
@@ -43,6 +43,7 @@ KINDS = (
     "experiments/index.html",
     "experiments/hostile/index.html",
     "experiments/hostile/numbers.html",
+    "experiments/hostile/completions.html",
     "experiments/hostile/run-shaped-s1.html",
     "experiments/hostile/run-random-s2.html",
     "experiments/imported/index.html",
@@ -132,9 +133,12 @@ def _trained(folder: ExperimentFolder) -> None:
     mark = Mark(run="shaped-s1", kind="not_finite", first=2, last=2, says=EVIL)
     marks = (mark, *(mark.model_copy(update={"kind": kind}) for kind in ("attempt", "collapse", "stopped")))
     figure = read(Figure, folder.figures / "reward.json")
-    write(folder.figures / "curves-reward.json", figure.model_copy(update={"name": "curves-reward", "marks": marks, "title": EVIL}))
+    limit = Limit(condition="shaped", kind="expected", first=3, last=4, above=0.3, says=f"shaped: expected above 0.3 {EVIL}")
+    more = {"name": "curves-reward", "marks": marks, "title": EVIL, "limits": (limit,), "panels": (("shaped",), ("inverted", "zero"))}
+    write(folder.figures / "curves-reward.json", figure.model_copy(update=more))
     write_text(folder.figures / "curves-reward.svg", SVG)
     rows = "".join(f"reward,{EVIL[:20]},shaped,shaped-s1,1,{step},0.{step},value,true\n" for step in (1, 2, 3, 4))
+    rows += "".join(f"reward,{EVIL[:20]},inverted,inverted-s3,3,{step},0,value,false\n" for step in (1, 2, 3, 4))
     write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts\n" + rows)
     for ending in ("svg", "csv"):
         shutil.copy(folder.figures / f"curves-reward.{ending}", folder.figures / f"{FILE}.{ending}")
@@ -183,8 +187,8 @@ def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile
     tab.open(hostile / kind, width=width)
     state = tab.run(OPEN)
     assert (state["hacked"], state["made"], state["wide"], state["turned"]) == (None, 0, False, False)
-    assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|experiments/index", kind))
-    assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
+    assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|completions|experiments/index", kind))
+    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions", kind))
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
     assert tab.errors == [] and tab.violations == []
 
@@ -243,6 +247,82 @@ CLOSE = """(async () => {
 def test_a_passport_closes_by_a_key_or_a_click_outside_and_the_focus_goes_back(hostile: Path, tab: Browser) -> None:
     tab.open(hostile / "experiments/hostile/index.html")
     assert tab.run(CLOSE) == [True, "true", True, True, True, True, "", True]
+
+
+FILTER = """(() => {
+  const list = document.querySelector("[data-texts]"), bar = list.previousElementSibling;
+  const shown = () => [...list.children].filter((part) => part.offsetParent !== null).length;
+  const set = (label, value) => {
+    const part = bar.querySelector(`[aria-label="${label}"]`);
+    part.value = value;
+    part.dispatchEvent(new Event("input", {bubbles: true}));
+    return [shown(), bar.querySelector("[role=status]").textContent];
+  };
+  const words = "Find in prompts and completions";
+  const all = shown(), none = set(words, "no such words")[0];
+  const hostile = set(words, "<IMG src=http://evil.invalid/a onerror")[0], prompt = set(words, "write x twice")[0];
+  const states = [set(words, ""), set("condition", "shaped"), set("place", "held out"), set("outcome", "failed tests")];
+  states.push(set("gates", "format: pass"));
+  set("outcome", ""); set("place", "");
+  return {all, none, hostile, prompt, states, step: set("step", "60")[0], window: window.hacked === undefined};
+})()"""
+
+
+def test_texts_are_found_by_words_outcome_gate_step_and_condition(hostile: Path, tab: Browser) -> None:
+    """From the file system: 2 ways x 3 prompts x 5 models held out, and in training the different texts of four runs."""
+    tab.open(hostile / "experiments/hostile/completions.html")
+    found = tab.run(FILTER)
+    training = found["all"] - 30
+    assert training > 40 and found["none"] == 0 and 0 < found["hostile"] < found["all"] and 15 < found["prompt"] < found["all"]
+    assert found["states"][0] == [found["all"], f"{found['all']} of {found['all']} shown"]
+    shaped = found["states"][1][0]
+    assert [count for count, _ in found["states"][2:]] == [6, 3, 3] and 2 < found["step"] < shaped - 6 and found["window"]
+
+
+EXPLORE = """(async (name) => {
+  const moment = () => new Promise((done) => setTimeout(done, 50));
+  const until = async (find) => { for (let n = 0; n < 200 && !find(); n++) await moment(); return find(); };
+  const figure = document.querySelector("figure#figure-curves-reward"), readout = () => figure.querySelector(".readout").textContent;
+  figure.querySelector(".explore").click();
+  await until(() => figure.querySelector(".plot canvas"));
+  const panels = figure.querySelectorAll(".u-wrap").length;
+  const point = () => {
+    const over = figure.querySelector(".u-over"), at = over.getBoundingClientRect();
+    over.dispatchEvent(new PointerEvent("pointerenter"));
+    over.dispatchEvent(new MouseEvent("mousemove", {clientX: at.right - 1, clientY: at.top + 5, bubbles: true}));
+  };
+  const change = (label, value) => {
+    const select = figure.querySelector(`select[aria-label="${label}"]`);
+    select.value = value;
+    select.dispatchEvent(new Event("change"));
+  };
+  point();
+  await until(() => readout().startsWith("Step"));
+  const plain = readout();
+  change("Smoothing", "strong"); await moment(); point();
+  await until(() => readout().includes("means over"));
+  const smooth = readout();
+  change("Vertical axis", "log");
+  const log = readout();
+  let saved = null;
+  HTMLAnchorElement.prototype.click = function () { saved = [this.download, this.href.slice(0, 5)]; };
+  figure.querySelector(".png").click();
+  await until(() => saved);
+  return {plain, smooth, log, saved, panels};
+})()"""
+
+
+def test_a_curve_is_smoothed_read_by_name_set_on_a_log_axis_and_taken_away(hostile: Path, tab: Browser) -> None:
+    tab.errors.clear()
+    tab.open(hostile / "experiments/hostile/index.html")
+    state = tab.run(EXPLORE)
+    assert state["plain"].startswith("Step 4: shaped without a mean (shaped-s1 0.4); inverted without a mean (inverted-s3 left out 0).")
+    assert "Nearest: shaped-s1 0.4." in state["plain"] or "Nearest: inverted-s3 (left out: " in state["plain"]
+    assert EVIL[:60] in state["plain"], "words of the expectation at this step"
+    assert "means over 3 steps" in state["smooth"] and "shaped-s1 0.35" in state["smooth"], "of the steps 3 and 4"
+    assert "A log axis has no place for 4 values at or below 0." in state["log"]
+    assert (state["saved"], state["panels"]) == (["curves-reward.png", "blob:"], 2)
+    assert tab.errors == [] and tab.violations == []
 
 
 SEARCH = """(async (word) => {
@@ -309,7 +389,7 @@ def test_a_page_of_a_web_server_runs_nothing_of_others_and_works(host: str, tab:
     tab.open(f"{host}/{kind}")
     state = tab.run(OPEN)
     assert (state["hacked"], state["made"], tab.violations, tab.errors) == (None, 0, [], [])
-    assert state["plot"] == ("hostile/" in kind and "numbers" not in kind)
+    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions", kind))
     assert [address for address in tab.requested if not address.startswith((host, "data:", "blob:"))] == []
 
 

@@ -12,7 +12,6 @@ from stages.contracts.files import write_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
-from stages.publish.completions import spread
 from stages.publish.page import page
 from stages.publish.site import site
 
@@ -54,7 +53,11 @@ def leaf(pages: Path, run: str) -> str:
 def test_a_page_a_run_and_links_both_ways(project: Path) -> None:
     pages = asked(project)
     runs = [ref.name for ref in read(PageCard, pages.parent / "page.card.json").runs]
-    assert {path.name for path in (pages / "static").iterdir()} == {"numbers.html", *(f"run-{run}.html" for run in runs)}
+    assert {path.name for path in (pages / "static").iterdir()} == {
+        "completions.html",
+        "numbers.html",
+        *(f"run-{run}.html" for run in runs),
+    }
     text = (pages / "index.md").read_text(encoding="utf-8")
     assert all(text.count(f'href="run-{run}.html"') >= 2 for run in runs), "from the table of seeds and from the attempts"
     second = leaf(pages, runs[1])
@@ -104,11 +107,6 @@ def test_a_missing_run_has_a_page_with_its_card(project: Path) -> None:
     page(folder.root)
     assert "No number was computed of this run." in words(leaf(folder.page, "zero-s3"))
     assert "train Name Value Written in" in text and "learning_rate " in text
-
-
-def test_which_completions_are_shown_is_decided_by_their_steps() -> None:
-    assert spread([4]) == [4] and spread([1, 2, 3]) == [1, 2, 3]
-    assert spread(list(range(1, 61))) == [1, 13, 25, 36, 48, 60]
 
 
 def test_a_run_page_that_is_older_than_its_data_says_so(project: Path) -> None:
