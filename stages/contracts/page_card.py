@@ -169,8 +169,8 @@ class Tables(Frozen):
 
 
 PageSection = Literal[
-    "claims", "conditions", "seeds", "curves", "reward", "anomalies", "attempts", "questions", "expectations", "plans", "settings",
-    "lineage", "methods",
+    "claims", "conditions", "seeds", "curves", "reward", "completions", "anomalies", "attempts", "questions", "expectations", "plans",
+    "settings", "lineage", "methods",
 ]  # fmt: skip
 """Sections of the evidence, in their usual order."""
 

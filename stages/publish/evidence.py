@@ -30,20 +30,23 @@ class Part(NamedTuple):
     open: bool
 
 
-def parts(experiment: ExperimentFiles, claims: Sequence[ClaimView], seen: Sequence[Anomaly]) -> list[Part]:
+def parts(experiment: ExperimentFiles, claims: Sequence[ClaimView], seen: Sequence[Anomaly], texts: int) -> list[Part]:
     """Sections that have something to show. Those that the spec's `page.order` names come first; without `page.fold` a section is open
-    where something in it is wrong."""
+    where something in it is wrong. `texts`: completions that can be read."""
     card, layout = experiment.card, experiment.card.layout
     read = any(run.imported for run in experiment.runs)
     rewarded = not all(condition.supervised for condition in card.conditions)
     program = "Program" if imported.commands(experiment) else "Imported runs"
-    titles = {"reward": program if read else "Reward" if rewarded else "Completions"} | _TITLES
+    titles = {"reward": program if read else "Reward"} | _TITLES
     lines: dict[PageSection, Callable[[], Line | None]] = {
         "claims": lambda: _claims(claims),
         "conditions": lambda: _conditions(experiment),
         "seeds": lambda: _seeds(experiment),
         "curves": lambda: _curves(experiment),
-        "reward": lambda: _logs(experiment) if read else _reward(experiment),
+        "reward": lambda: _logs(experiment) if read else _reward(experiment) if rewarded else None,
+        "completions": lambda: (
+            Line(f"{plural(texts, 'text')} to read and search" if texts else "none were kept") if texts or not read else None
+        ),
         "anomalies": lambda: _anomalies(experiment, seen),
         "attempts": lambda: _attempts(experiment),
         "questions": lambda: Line(plural(len(card.questions), "question")) if card.questions else None,
@@ -67,6 +70,7 @@ _TITLES = {
     "conditions": "Conditions",
     "seeds": "Seeds",
     "curves": "Curves",
+    "completions": "Completions",
     "anomalies": "Anomalies",
     "attempts": "Attempts",
     "questions": "Questions and answers",
@@ -109,7 +113,7 @@ def _reward(experiment: ExperimentFiles) -> Line:
     counted = [plural(len(rewards), "reward"), *([f"gates {listed(list(gates))}"] if gates else [])]
     results = experiment.preflight.results if experiment.preflight else ()
     refused = [result.condition for result in results if result.verdict == "refuse"]
-    return Line(", ".join([*counted, *([f"preflight refused {listed(refused)}"] if refused else []), "completions"]), wrong=bool(refused))
+    return Line(", ".join([*counted, *([f"preflight refused {listed(refused)}"] if refused else [])]), wrong=bool(refused))
 
 
 def _logs(experiment: ExperimentFiles) -> Line:

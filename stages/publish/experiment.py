@@ -102,9 +102,13 @@ class ExperimentFiles:
     preflight_card: PreflightCard | None
     drawings: tuple[Drawing, ...]
     conclude: ConcludeCard | None
-    evaluate: EvaluateCard | None
     cited: tuple[Finding, ...] = ()
     """Findings of other experiments that the interpretation names; ids and subjects begin with `<experiment>:`."""
+
+    @cached_property
+    def evaluate(self) -> EvaluateCard | None:
+        """The card of the shared evaluation."""
+        return _maybe(EvaluateCard, self.folder.evaluate_card)
 
     @cached_property
     def findings(self) -> Mapping[str, Finding]:
@@ -238,7 +242,6 @@ def load(root: Path, *, concluded: bool = True) -> ExperimentFiles:
         preflight_card=_maybe(PreflightCard, folder.preflight_card),
         drawings=_drawings(folder.figures),
         conclude=_maybe(ConcludeCard, folder.conclude_card),
-        evaluate=_maybe(EvaluateCard, folder.evaluate_card),
         cited=tuple(finding for name in card.cited for finding in _cited(root.parent / name)),
     )
 

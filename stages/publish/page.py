@@ -57,6 +57,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     held, browsers = held_out(experiment), list(completions.browsers(experiment))
     sections = (anomalies, attempts, completions, conditions, imported, methods, now, result, rules)
     leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
+    reading = sum(len(asked.answers) for asked in (held.asked if held else ())) + sum(len(browser.entries) for browser in browsers)
     words: dict[str, Any] = dict(
         **{module.__name__.rpartition(".")[2]: module for module in sections},
         experiment=experiment,
@@ -71,13 +72,13 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         claims=claims,
         seen=seen,
         rates=attempts.rates(experiment, facts),
-        parts=evidence.parts(experiment, claims, seen),
+        parts=evidence.parts(experiment, claims, seen, reading),
         leading=leading,
         answer_of=lambda claim: fill_answer(claim, experiment.folder.name, facts, claims),
         older_code={run.ref.name: judged_words(lines) for run in experiment.runs if (lines := judged_run(experiment, run))},
         drawn=drawn,
         held=held,
-        reading=sum(len(asked.answers) for asked in (held.asked if held else ())) + sum(len(browser.entries) for browser in browsers),
+        reading=reading,
         citation=cited,
     )
     index = render("experiment.md.j2", prose=lambda: _prose(experiment, facts, claims, words), **words)
@@ -85,11 +86,12 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     passports = [passport(experiment, finding) for finding in facts.used.values()]
     passports += [verdict_passport(experiment, claim) for claim in claims]
     passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
-    reading = {"reading.html.j2": f"{FOLDER}/completions.html"} if words["reading"] else {}
+    pages = run_pages(experiment)
+    if reading:
+        pages["completions.html"] = render("reading.html.j2", browsers=browsers, **words)
     texts = {
-        **{path: render(template, browsers=browsers, **words) for template, path in reading.items()},
         "index.md": index,
-        **{f"{FOLDER}/{name}": text for name, text in run_pages(experiment).items()},
+        **{f"{FOLDER}/{name}": text for name, text in pages.items()},
         "summary.json": dump(page_summary(sources, reasons)),
         RULES: dump(experiment.changed),
         f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
@@ -147,6 +149,10 @@ def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None,
     yield from ((folder.findings, None, "stage conclude"), (folder.preflight, None, "stage preflight"))
     for path in (path for drawing in experiment.drawings for path in (drawing.svg, drawing.csv)):
         yield path, None, "stage draw"
+    if experiment.evaluate:
+        asked = experiment.evaluate.data
+        yield from ((Path(path), asked.sha256, INPUT) for path in (asked.path,) if path)
+        yield folder.untrained.evaluation, None, "stage evaluate"
     for run in experiment.runs:
         data = run.import_card.source if run.import_card else run.card.data if run.card else None
         yield run.folder.import_card if run.import_card else run.folder.card, None, COMPILED
@@ -156,6 +162,7 @@ def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None,
         for path in (run.folder.history, run.folder.completions, run.folder.imported, run.folder.outcome):
             yield path, None, by
         yield run.folder.attempts, None, "attempts"
+        yield run.folder.evaluation, None, "stage evaluate"
         yield run.folder.health, None, "stage screen"
 
 

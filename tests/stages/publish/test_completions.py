@@ -31,7 +31,7 @@ def test_the_same_prompt_is_shown_side_by_side_with_an_answer_of_each_model(fold
     assert list(answers) == ["untrained", "shaped", "inverted", "random", "zero"]
     assert answers["shaped"] == ("shaped-s1", "passed every gate it reached") and answers["zero"] == ("zero-s1", "failed tests")
     page(folder.root)
-    words = plain(section(folder, "Reward").split("### Held-out prompts, side by side")[1].split("### ")[0])
+    words = plain(section(folder, "Completions").split("What the models write")[0])
     assert "3 of 6 prompts come out so: Write x twice. p0" in words and f"Add 1. {SEEN} p1" in words
     assert f"shaped shaped-s1 shaped-s1 says 0 {SEEN} format passed tests passed" in words
     assert f"untrained untrained says 0 {SEEN} format passed tests failed 0: {SEEN}" in words
@@ -39,7 +39,7 @@ def test_the_same_prompt_is_shown_side_by_side_with_an_answer_of_each_model(fold
 
 def test_what_the_models_write_has_its_prompt_its_judgements_and_its_reward(folder: ExperimentFolder) -> None:
     page(folder.root)
-    words = plain(section(folder, "Reward").split("### What the models write")[1])
+    words = plain(section(folder, "Completions").split("What the models write")[1])
     assert (
         "passed every gate it reached 20 of 50, reward 1.0; most frequent: 20× Write x twice. p0 (x*2)+3 format passed tests passed"
         in words
@@ -57,7 +57,7 @@ def test_a_page_holds_texts_of_all_conditions_to_search(folder: ExperimentFolder
     assert {(facet["place"], facet["step"]) for facet in facets} == {("held out", ""), ("training", "1"), ("training", "60")}
     assert {html.unescape(facet["outcome"]) for facet in facets} >= {"passed every gate it reached", "failed tests", "tests did not know"}
     assert "format: pass|tests: fail" in {html.unescape(facet["gates"]) for facet in facets}
-    assert f"Read and search {len(articles)} texts" in plain(section(folder, "Reward"))
+    assert f"Read and search {len(articles)} texts" in plain(section(folder, "Completions"))
 
 
 def rewritten(folder: ExperimentFolder, rows: list[tuple[str, int, str, float, str]]) -> ExperimentFolder:
@@ -103,7 +103,7 @@ def test_a_long_text_is_cut_and_the_rest_can_be_opened(folder: ExperimentFolder)
 def test_the_prompt_of_other_data_than_the_card_names_is_not_shown(folder: ExperimentFolder) -> None:
     Path("data/train.jsonl").write_text('{"id": "p0", "prompt": "another question"}\n')
     page(folder.root)
-    words = plain(section(folder, "Reward").split("### What the models write")[1])
+    words = plain(section(folder, "Completions").split("What the models write")[1])
     assert "another question" not in words and "p0 its text is not in this project" in words
 
 
@@ -116,4 +116,4 @@ def test_an_answer_that_was_taken_out_of_the_text_stands_below_it(folder: Experi
     frame = pd.read_parquet(path)
     frame.assign(answer=frame["text"].str.replace("+3", "+THREE", regex=False)).to_parquet(path)
     page(folder.root)
-    assert "(x*2)+3 judged: (x*2)+THREE format passed" in plain(section(folder, "Reward"))
+    assert "(x*2)+3 judged: (x*2)+THREE format passed" in plain(section(folder, "Completions"))

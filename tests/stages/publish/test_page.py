@@ -152,7 +152,8 @@ def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -
     folder = build(project)
     page(folder)
     names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
-    text = {"index.md", "static/numbers.html", "passports.js", "summary.json", "rules.json", "lineage.json", "citation.bib", "CITATION.cff"}
+    text = {"index.md", "static/numbers.html", "static/completions.html", "passports.js", "summary.json", "rules.json", "lineage.json"}
+    text |= {"citation.bib", "CITATION.cff"}
     assert names == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
     summary = read(PageSummary, folder / "page" / "summary.json")
     assert (summary.runs, summary.included, summary.finished, summary.data_until) == (12, 10, 11, "2026-11-27T11:59:48Z")
@@ -167,7 +168,7 @@ def test_lineage_lists_every_file_with_its_digest_and_what_made_it(project: Path
     history, card = folder.run("shaped-s2").history, folder.run("shaped-s2").card
     assert makers[history.as_posix()] == "attempt shaped-s2-2", "the killed attempt made nothing"
     assert (makers[card.as_posix()], makers[folder.findings.as_posix()]) == ("octavo compile", "stage conclude")
-    assert makers["data/train.jsonl"] == "input" and makers[folder.run("zero-s1").health.as_posix()] == "stage screen"
+    assert makers["data/train.jsonl"] == makers["data/heldout.jsonl"] == "input" and makers[folder.run("zero-s1").health.as_posix()] == "stage screen"
     assert all(file_digest(Path(file.path)) == file.sha256 for file in lineage.files)
     assert lineage.commit == "1f2e3d4c5b6a79880123"
 
