@@ -168,7 +168,8 @@ def test_lineage_lists_every_file_with_its_digest_and_what_made_it(project: Path
     history, card = folder.run("shaped-s2").history, folder.run("shaped-s2").card
     assert makers[history.as_posix()] == "attempt shaped-s2-2", "the killed attempt made nothing"
     assert (makers[card.as_posix()], makers[folder.findings.as_posix()]) == ("octavo compile", "stage conclude")
-    assert makers["data/train.jsonl"] == makers["data/heldout.jsonl"] == "input" and makers[folder.run("zero-s1").health.as_posix()] == "stage screen"
+    assert makers["data/train.jsonl"] == makers["data/heldout.jsonl"] == "input"
+    assert makers[folder.run("zero-s1").health.as_posix()] == "stage screen"
     assert all(file_digest(Path(file.path)) == file.sha256 for file in lineage.files)
     assert lineage.commit == "1f2e3d4c5b6a79880123"
 
