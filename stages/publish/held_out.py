@@ -54,7 +54,7 @@ def held_out(experiment: ExperimentFiles) -> HeldOut | None:
     alike = alike.groupby(alike)
     ways = ways.assign(turn=alike.cumcount(), alike=alike.transform("size"))
     ways = ways.sort_values(["turn", "alike"], ascending=[True, False], kind="stable")
-    texts, asked, letters = prompts(card.data), [], 0
+    texts, asked, letters = prompts(card.data), list[Asked](), 0
     for prompt_id, count in ways["alike"].items():
         rows_of_prompt = [(subject, run, rows.loc[prompt_id]) for subject, (run, rows) in tables.items() if prompt_id in rows.index]
         answers = [entry(row.to_dict(), scores, texts, subject, run) for subject, run, row in rows_of_prompt]
