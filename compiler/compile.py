@@ -106,10 +106,23 @@ def project(experiments: Sequence[Compiled], with_site: bool) -> Project:
         origins[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = compiled.origins
     if with_site:
         runs = {compiled.experiment.name: [run.name for run in compiled.expansion.runs] for compiled in experiments}
-        pipelines.append(graph.site(runs, LIVE.as_posix()))
+        pipelines.append(graph.site(runs, _compared(experiments), LIVE.as_posix()))
     files |= {pipeline.path.as_posix(): pipeline_text(pipeline) for pipeline in pipelines}
     warnings = tuple(warning for compiled in experiments for warning in compiled.warnings)
     return Project(files, once, origins, warnings, tuple(pipelines))
+
+
+def _compared(experiments: Sequence[Compiled]) -> list[str]:
+    """Names of experiments that are set beside each other: children and parents, and those that specs name."""
+    live = {compiled.experiment.name for compiled in experiments}
+    names = dict[str, None]()
+    for compiled in experiments:
+        page = compiled.cards.page
+        for other in filter(None, (page.parent, *(each.experiment for each in page.compared))):
+            name = f"{other}@{page.profile}" if page.profile else other
+            if name in live:
+                names |= {name: None, compiled.experiment.name: None}
+    return list(names)
 
 
 def left_over(compiled: Compiled) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from compiler.build.difference import differences
@@ -11,6 +12,7 @@ from compiler.build.inputs import Inputs
 from compiler.build.interpretation import cited, path_beside, read_beside
 from compiler.build.logged import logged_by_any, logs_kl
 from compiler.build.stops import expectations, stop_rules
+from compiler.language import experiment as specs
 from compiler.language.expand import Expansion, RewardUse, Run, Setup
 from compiler.language.experiment import Experiment, with_profile
 from compiler.language.health_profiles import detectors, named, profile_of
@@ -32,6 +34,7 @@ from stages.contracts.page_card import (
     Action,
     ChangeWords,
     ClaimText,
+    ComparedWith,
     Contingency,
     PageCard,
     PageLayout,
@@ -159,6 +162,7 @@ class _AnalysisCards:
             changes=changed[1],
             changed_from=changed[0],
             because=self._because(),
+            compared=tuple(self._compared(name) for name in spec.compare),
             hypothesis=_one_line(spec.hypothesis),
             questions=tuple(question.model_copy(update={"ask": _one_line(question.ask)}) for question in spec.questions),
             actions=tuple(sorted(map(_with_short_texts, proper.actions), key=lambda action: action.priority)),
@@ -170,6 +174,12 @@ class _AnalysisCards:
             **({"unavailable": self.read.unavailable} if self.read else {}),
             code=self.inputs.code(["stages.publish.page"]),
         )
+
+    def _compared(self, name: str) -> ComparedWith:
+        """A profile is held against the other experiment's profile of the same name, where it has one."""
+        read, document = self.inputs.document, self.inputs.document(Path("specs") / f"{name}.yaml")
+        profile = self.experiment.profile if self.experiment.profile in specs.profiles(document, name, read) else None
+        return ComparedWith(experiment=name, changes=_change_words(specs.experiment(document, name, profile, read), self.experiment))
 
     def _cited(self) -> tuple[str, ...]:
         """A broken interpretation names nothing: `check` warns, and the page stage refuses it."""
@@ -235,7 +245,9 @@ def parent_changes(experiment: Experiment) -> tuple[str, tuple[ChangeWords, ...]
         return "", ()
     if experiment.profile and experiment.profile in parent.spec.profiles:
         parent = with_profile(parent, experiment.profile)
-    changes = tuple(
-        ChangeWords(key=each.key, before=shown(each.before), after=shown(each.after)) for each in differences(parent, experiment)
-    )
-    return parent.name if parent.profile else "", changes
+    return parent.name if parent.profile else "", _change_words(parent, experiment)
+
+
+def _change_words(before: Experiment, after: Experiment) -> tuple[ChangeWords, ...]:
+    changes = differences(before, after)
+    return tuple(ChangeWords(key=change.key, before=shown(change.before), after=shown(change.after)) for change in changes)

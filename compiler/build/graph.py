@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,16 @@ from compiler.language.outside import CommandSpec, OutsideSpec
 from stages.contracts.algorithms import ALGORITHMS, SFT
 from stages.contracts.analysis_card import OtherCondition
 from stages.contracts.import_card import ImportCard
-from stages.contracts.layout import BUILD, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
+from stages.contracts.layout import BUILD, COMPARISONS, MODELS, RUNS, ExperimentFolder, ModelFolder, RunFolder
 
 TEMPLATES = Path("stages/publish/templates")
 """Templates are no Python, so no code version covers them."""
 SITE = Path("site")
-SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "compare", "policy")))
+COMPARED = Path("stages/contracts/comparison.py")
+SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site", "home", "compare", "family", "policy")), COMPARED)
 """The site stage has no card, so DVC watches its code: all that no page card covers."""
+COMPARE_CODE = (COMPARED, *(Path(f"stages/analyse/{name}.py") for name in ("compare", "picture", "plots", "statistics")))
+"""Nor has the stage that compares experiments."""
 RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
 
@@ -68,18 +71,27 @@ def base_model(name: str, spec: str) -> Pipeline:
     return Pipeline(folder.root / "dvc.yaml", spec, (stage,))
 
 
-def site(experiments: Mapping[str, Sequence[str]], spec: str) -> Pipeline:
-    """The top level: the site of all live experiments (name -> its runs), then a check that every run is finished."""
+def site(experiments: Mapping[str, Sequence[str]], compared: Collection[str], spec: str) -> Pipeline:
+    """The top level: live experiments beside each other where any are `compared`, the site of all (name -> its runs), then a check that
+    every run is finished."""
     folders = [ExperimentFolder(RUNS / name) for name in experiments]
     healths = [path for folder, runs in zip(folders, experiments.values(), strict=True) for path in _of_runs(folder, runs, RUN.health)]
-    built, watched = BUILD / "site", paths(SITE, *SITE_CODE, *(folder.page for folder in folders))
+    beside = [COMPARISONS] if compared else []
+    built, watched = BUILD / "site", paths(SITE, *SITE_CODE, *(folder.page for folder in folders), *beside)
     desc, finished = "the static site of all live experiments", "says which runs are finished; fails when one is not"
     arguments = tuple(folder.root.as_posix() for folder in folders)
+    of_each = [path for name in compared for path in _read_to_compare(ExperimentFolder(RUNS / name))]
+    side_by_side = ("compare", "stages.analyse.compare", (RUNS.as_posix(),), paths(*COMPARE_CODE, *of_each), paths(COMPARISONS))
     stages = (
+        *([Stage(*side_by_side, "experiments beside their parents and others", cache=False)] if compared else []),
         Stage("site", "stages.publish.site", (RUNS.as_posix(),), watched, paths(built), desc, cache=False),
         Stage("complete", "stages.publish.complete", arguments, paths(built, *healths), (), finished),
     )
     return Pipeline(Path("dvc.yaml"), spec, stages)
+
+
+def _read_to_compare(folder: ExperimentFolder) -> tuple[Path, ...]:
+    return folder.page_card, folder.conclude_card, folder.findings, folder.figures
 
 
 def _of_runs(folder: ExperimentFolder, runs: Iterable[str], *files: Path) -> list[str]:

@@ -16,7 +16,7 @@ from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors
 from stages.contracts.analysis_card import OtherCondition
 from stages.contracts.claim import ClaimRule
-from stages.contracts.evaluation import EvaluateCard, Sampling
+from stages.contracts.evaluation import EvaluateCard, same_scores
 
 
 @dataclass(frozen=True)
@@ -41,28 +41,6 @@ def read_other(stem: str, profile: str | None, inputs: Inputs) -> Other:
     if errors(expansion.problems):
         raise Rejected(expansion.problems)
     return Other(spec, expansion, evaluate_card(spec, expansion, inputs))
-
-
-def evaluation_differences(one: EvaluateCard, other: EvaluateCard, score: str) -> list[str]:
-    """In what the evaluations of a score differ: prompts, sampling, or the score's own rule. Empty: the numbers are comparable."""
-    fields = [*Sampling.model_fields, "seed"]
-    differing = [field for field in fields if getattr(one, field) != getattr(other, field)]
-    differing += ["data.evaluation"] if one.data != other.data else []
-    rules = [([gate for gate in card.scores if gate.name == score], _combined(card, score)) for card in (one, other)]
-    return [*differing, *([score] if rules[0] != rules[1] else [])]
-
-
-def same_scores(one: EvaluateCard | None, other: EvaluateCard | None) -> tuple[str, ...]:
-    """Scores that two experiments evaluate alike."""
-    if one is None or other is None:
-        return ()
-    return tuple(score for score in one.names if score in other.names and not evaluation_differences(one, other, score))
-
-
-def _combined(card: EvaluateCard, score: str) -> object:
-    """The rule of a combined score, with the scores that it may rest on."""
-    rules = [rule for rule in card.combined if rule.name == score]
-    return (rules, card.scores) if rules else None
 
 
 def has_same_reward(one: Setup, other: Setup) -> bool:

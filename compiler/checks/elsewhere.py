@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from compiler.build.inputs import Inputs
-from compiler.build.others import Other, evaluation_differences, has_same_reward, read_other
+from compiler.build.others import Other, has_same_reward, read_other
 from compiler.build.pipeline import SPECS, everything
 from compiler.checks.evaluation import comparable, known_metric
 from compiler.document.node import Node
@@ -15,7 +15,7 @@ from compiler.language.experiment import Experiment, profiles
 from compiler.problems import listed, problem, unknown
 from stages.contracts.claim import Claim
 from stages.contracts.diagnostic import Diagnostic
-from stages.contracts.evaluation import EvaluateCard
+from stages.contracts.evaluation import EvaluateCard, evaluation_differences
 from stages.contracts.names import SLUG
 
 

@@ -8,13 +8,14 @@ from itertools import islice
 
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
+from compiler.build.pipeline import everything
 from compiler.checks import data, evaluation, interpretation, metrics, outside, rewards, stops, training
 from compiler.document.node import Node
 from compiler.document.validate import MOST
 from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment
 from compiler.language.outside import OutsideSpec
-from compiler.problems import problem, repeated
+from compiler.problems import listed, problem, repeated, unknown
 from stages.contracts.diagnostic import Diagnostic
 
 
@@ -30,7 +31,7 @@ def family(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iter
 
 
 def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
-    """E319 the same name twice, E327 a condition that is named like a run."""
+    """E319 the same name twice, E327 a condition that is named like a run, E368 no such experiment to compare with."""
     spec = experiment.spec
     seeds = [experiment.node("seeds", index) for index in range(len(spec.seeds))]
     claims = [experiment.node("claims", index, "id") for index in range(len(spec.claims))]
@@ -44,6 +45,10 @@ def names(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
         for name, place, first in repeated((node.value, node.place) for node in nodes):
             yield problem("E319", place, first, kind=kind, name=name, why=why)
     runs = {run.name: run.setup.name for run in expansion.runs}
+    for index, name in enumerate(spec.compare):
+        others = [reference.stem for reference in everything() if reference.stem != experiment.stem]
+        if name not in others:
+            yield unknown("E368", name, others, experiment.node("compare", index).place, all=listed(others))
     for name in spec.conditions:
         if name in runs:
             fix = name.replace("-s", "-seed")

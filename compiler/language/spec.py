@@ -148,6 +148,7 @@ class Spec(Section):
     use: tuple[Slug, ...] = Field((), max_length=20, description="Blocks of specs/_shared/ that lie below this spec; later ones win.")
     parent: str | None = Field(None, description="Experiment that this one changes; all it says is inherited, but for title and claims.")
     changes: dict[str, Any] = Field({}, description="The whole difference to the parent, as `train.learning_rate: 1.0e-6`; null removes.")
+    compare: tuple[Slug, ...] = Field((), max_length=20, description="Experiments that this one is compared with, beside its parent.")
     hypothesis: str = Field("", max_length=5000, description="What the changes are expected to do, and why.")
     model: Model = Field(description="Base model and adapter.")
     data: Data = Field(description="Prompt sets.")

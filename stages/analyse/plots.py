@@ -21,16 +21,27 @@ _PLOT, _PANEL = (132, 0), (64, 18)
 STAGES = {"preflight": "before", "final": "end"}
 
 
-def curve(figure: Figure, soft: str, lines: pd.DataFrame, colours: Mapping[str, str], last_step: int, *, share: bool) -> Any:
+def curve(
+    figure: Figure,
+    soft: str,
+    lines: pd.DataFrame,
+    colours: Mapping[str, str],
+    last_step: int,
+    *,
+    share: bool,
+    legend: Mapping[str, str] | None = None,
+    titles: Sequence[str] = (),
+) -> Any:
     """`lines`: one row a point, with `condition`, `run` (`mean` for a condition's mean), `included`, `step` and `value`. `colours` by
-    condition."""
-    names = [picture.shorten(name, WIDTH - 40) for name in colours]
+    condition; `legend`: names and colours that stand for them; `titles` of the panels, where they are not their conditions."""
+    legend = legend or colours
+    names = [picture.shorten(name, WIDTH - 40) for name in legend]
     columns = max(1, min(4, int(WIDTH / (40 + 7 * max(map(len, names), default=0)))))
     panels = figure.panels or (tuple(colours),)
-    top, (plot, apart) = 29 + 17 * -(-len(colours) // columns), (_PANEL if len(panels) > 1 else _PLOT)
+    top, (plot, apart) = 29 + 17 * -(-len(legend) // columns), (_PANEL if len(panels) > 1 else _PLOT)
     height = top + len(panels) * (plot + apart) + 21
     canvas = picture.figure(height, figure.title, soft)
-    handles = [Line2D([], [], color=colour, lw=2.6) for colour in colours.values()]
+    handles = [Line2D([], [], color=colour, lw=2.6) for colour in legend.values()]
     canvas.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1 - 20 / height), ncols=columns)
     cut = False
     for place, conditions in enumerate(panels):
@@ -39,7 +50,7 @@ def curve(figure: Figure, soft: str, lines: pd.DataFrame, colours: Mapping[str, 
         _steps(axes, last_step, labels=place == len(panels) - 1)
         if len(panels) > 1:
             axes.yaxis.set_major_locator(MaxNLocator(2, steps=(1, 2, 5, 10)))
-            words = picture.shorten(", ".join(conditions), WIDTH - 48)
+            words = picture.shorten(titles[place] if titles else ", ".join(conditions), WIDTH - 48)
             canvas.text(42 / WIDTH, 1 - (above - 5) / height, words, size=11, alpha=SOFT)
         cut |= _panel(axes, figure, lines[lines["condition"].isin(conditions)], colours, conditions, share=share)
     if cut:

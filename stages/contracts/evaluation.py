@@ -55,3 +55,25 @@ class EvaluateCard(Sampling, Artifact):
     def names(self) -> tuple[str, ...]:
         """Of all scores."""
         return (*(gate.name for gate in self.scores), *(combined.name for combined in self.combined))
+
+
+def evaluation_differences(one: EvaluateCard, other: EvaluateCard, score: str) -> list[str]:
+    """In what the evaluations of a score differ: prompts, sampling, or the score's own rule. Empty: the numbers are comparable."""
+    fields = [*Sampling.model_fields, "seed"]
+    differing = [field for field in fields if getattr(one, field) != getattr(other, field)]
+    differing += ["data.evaluation"] if one.data != other.data else []
+    rules = [([gate for gate in card.scores if gate.name == score], _combined(card, score)) for card in (one, other)]
+    return [*differing, *([score] if rules[0] != rules[1] else [])]
+
+
+def same_scores(one: EvaluateCard | None, other: EvaluateCard | None) -> tuple[str, ...]:
+    """Scores that two experiments evaluate alike."""
+    if one is None or other is None:
+        return ()
+    return tuple(score for score in one.names if score in other.names and not evaluation_differences(one, other, score))
+
+
+def _combined(card: EvaluateCard, score: str) -> object:
+    """The rule of a combined score, with the scores that it may rest on."""
+    rules = [rule for rule in card.combined if rule.name == score]
+    return (rules, card.scores) if rules else None

@@ -13,6 +13,8 @@ EVALUATIONS = Path(".cache/evaluations")
 BUILD = Path("build")
 NOW = BUILD / "now"
 """Pages of experiments whose runs go on: neither git nor DVC keeps them, and nothing takes one for a page that is published."""
+COMPARISONS = BUILD / "comparisons"
+"""Folder of <experiment>/<other>/: comparison.json (a Comparison), and a figure of curves for each metric."""
 
 
 @dataclass(frozen=True)

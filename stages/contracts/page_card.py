@@ -62,6 +62,13 @@ class ChangeWords(Frozen):
     after: str
 
 
+class ComparedWith(Frozen):
+    """Another experiment beside this one, with all settings that differ."""
+
+    experiment: str
+    changes: tuple[ChangeWords, ...]
+
+
 class Move(Band):
     """Where a metric should come to."""
 
@@ -254,6 +261,8 @@ class PageCard(AnalysisCard):
     """Name of what `before` is of, where it is not the parent itself: its profile of the same name."""
     because: dict[str, tuple[str, ...]] = {}
     """Condition -> why each example of its reward earns what it does, in the spec's order. Words are not on the cards of stages."""
+    compared: tuple[ComparedWith, ...] = later(())
+    """Other experiments that this one is compared with, beside its parent."""
     unavailable: tuple[str, ...] = ()
     """Of imported runs: metrics that the source does not have, as the author says."""
     hypothesis: str = ""

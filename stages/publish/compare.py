@@ -1,93 +1,110 @@
-"""Experiments of one family side by side: settings that differ, gains and losses on the metrics that they share, claims.
+"""The page of two experiments side by side: settings that differ, what moved on the metrics that both measured, curves, claims.
 
-Made by the stage `site` from summary.json and passports.js of the pages, because no experiment's own page may wait for another one.
-A child is compared with its parent; an experiment that several others change is compared with all of them.
+The stage `compare` has computed every number; this module shows them, each with its passport on the same page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-from stages.contracts.finding import Finding
+from stages.contracts.artifact import read
+from stages.contracts.comparison import Comparison, Row
+from stages.contracts.figure import Figure
+from stages.contracts.layout import COMPARISONS
 from stages.publish.facts import Facts
+from stages.publish.figures import inlined
 from stages.publish.header import PageSummary
-from stages.publish.passports import FILE, finding_of, read_passports
+from stages.publish.passports import OTHER_FILES, Record, comparison_passport, passports_text
 from stages.publish.text import render
 
-PLACE = "compare.html"
 MARKER = "<!-- octavo: compare -->"
-_YARDSTICK = ("evaluation", "data.evaluation")
-"""Where these differ, the shared evaluation is another one, and its numbers are not comparable."""
+DECIDED = ("gained", "lost", "higher", "lower")
+_SHOWN = 6
+"""Curves that are not folded."""
 
 
-Row = tuple[str, str, list[tuple[Markup, str]]]
-"""Condition, score, and of each experiment its number and how it moved against the first: `gained`, `lost`, `open`, or empty."""
+class Curve(NamedTuple):
+    figure: Figure
+    svg: Markup
+    csv: str
+    decided: bool
+    """Whether a condition's number at the end moved."""
 
 
-def comparisons(summaries: Sequence[PageSummary]) -> dict[str, tuple[str, ...]]:
-    """Experiment -> what it is compared with, itself included; the first one is what the others change."""
-    parents = {summary.experiment: summary.parent for summary in summaries if not summary.profile}
-    compared: dict[str, tuple[str, ...]] = {}
-    for name, parent in sorted(parents.items()):
-        if children := sorted(child for child, its in parents.items() if its == name):
-            compared[name] = (name, *children)
-        elif parent in parents:
-            compared[name] = (parent or "", name)
-    return compared
+def page_name(other: str) -> str:
+    """File of the page that compares an experiment with another one, in the experiment's folder."""
+    return f"compare-{other}.html"
 
 
-def comparison(names: tuple[str, ...], pages: Mapping[str, Path], summaries: Mapping[str, PageSummary]) -> str:
-    """The HTML of one page. Raises ArtifactError on a page folder that is not whole."""
-    columns = [summaries[name] for name in names]
-    other = {name: [c.key for c in summaries[name].changes if c.key.split(":")[0].startswith(_YARDSTICK)] for name in names[1:]}
-    rows = _rows(names, [read_passports(pages[name] / FILE) for name in names], other)
+def read_comparisons(folder: Path = COMPARISONS) -> list[Comparison]:
+    """All that were computed. Raises ArtifactError for a broken one."""
+    return [read(Comparison, path) for path in sorted(folder.glob("*/*/comparison.json"))]
+
+
+def partners(comparisons: list[Comparison]) -> dict[str, list[tuple[str, str]]]:
+    """Experiment -> each one that it is compared with, and the address of that page from its own."""
+    links: dict[str, list[tuple[str, str]]] = {}
+    for each in comparisons:
+        links.setdefault(each.experiment, []).append((each.other, page_name(each.other)))
+        links.setdefault(each.other, []).append((each.experiment, f"../{each.experiment}/{page_name(each.other)}"))
+    return links
+
+
+def comparison_page(comparison: Comparison, summaries: Mapping[str, PageSummary], folder: Path = COMPARISONS) -> str:
+    """The HTML of the page."""
+    findings = [finding for row in comparison.rows for finding in (row.before, row.after, row.difference)]
+    facts = Facts({finding.id: finding for finding in findings}, page="")
+    counts = Counter(row.moved for row in comparison.rows)
+    columns = [summaries[name] for name in (comparison.other, comparison.experiment)]
     return render(
         "compare.html.j2",
-        names=names,
+        comparison=comparison,
         columns=columns,
-        rows=rows,
-        differing=other,
+        facts=facts,
+        counts=counts,
+        decided=sorted((row for row in comparison.rows if row.moved in DECIDED), key=lambda row: DECIDED.index(row.moved)),
+        rows_of=rows_of,
+        conditions=list(dict.fromkeys(row.condition for row in comparison.rows if row.moved != "same")),
+        digits=lambda row: Facts.column([row.before, row.after, row.difference]),
+        curves=_curves(comparison, folder / comparison.experiment / comparison.other),
+        most=_SHOWN,
         claims=_claims(columns),
+        passports=lambda: _passports(comparison, facts),
     )
 
 
-def _rows(names: Sequence[str], contents: Sequence[Mapping[str, Any]], other: Mapping[str, list[str]]) -> list[Row]:
-    """Pass shares of the shared evaluation that the first experiment and at least one other have. Single runs are not compared: seeds of
-    two experiments have nothing in common."""
-    shares = [_shares(content) for content in contents]
-    facts = [Facts(numbers, page=f"../{name}/numbers.html") for name, numbers in zip(names, shares, strict=True)]
-    rows = []
-    for id_, base in shares[0].items():
-        numbers = [numbers.get(id_) for numbers in shares]
-        cells = []
-        for name, fact, number in zip(names, facts, numbers, strict=True):
-            compared = number is not None and not other.get(name, True)
-            cells.append((fact.interval(number), _moved(base, number) if compared and number else ""))
-        if any(numbers[1:]):
-            rows.append((base.subject, base.metric.removeprefix("evaluation.").removesuffix(".pass_share"), cells))
-    return rows
+def _curves(comparison: Comparison, folder: Path) -> list[Curve]:
+    """Curves of metrics that moved first."""
+    decided = {row.metric for row in comparison.rows if row.moved in DECIDED}
+    figures = [read(Figure, path) for path in sorted(folder.glob("curves-*.json"))]
+    place = f"comparisons/{comparison.other}"
+    curves = [
+        Curve(figure, inlined(folder / f"{figure.name}.svg"), f"{place}/{figure.name}.csv", figure.name.removeprefix("curves-") in decided)
+        for figure in figures
+    ]
+    return sorted(curves, key=lambda curve: (not curve.decided, curve.figure.name))
 
 
-def _shares(content: Mapping[str, Any]) -> dict[str, Finding]:
-    wanted = (id_ for id_ in content["passports"] if id_.endswith(".pass_share/final") and "-vs-" not in id_.split("/")[0])
-    conditions = (id_ for id_ in wanted if id_.split("/")[0] not in content["records"])
-    findings = {id_: finding_of(content["passports"][id_]) for id_ in conditions}
-    return {id_: finding for id_, finding in findings.items() if finding.value is not None}
+def _passports(comparison: Comparison, facts: Facts) -> Markup:
+    sources = {source.path: source for finding in facts.used.values() for source in finding.sources}
+    head = {"experiment": comparison.experiment, "recompute": "dvc repro --force --single-item compare", "analysis_card": "none"}
+    shared = {OTHER_FILES: Record(rows=(), files=tuple(sources.values()))}
+    return Markup(passports_text(head, map(comparison_passport, facts.used.values()), shared))
 
 
-def _moved(base: Finding, other: Finding) -> str:
-    """Clear only where the two intervals do not touch; numbers without an interval decide nothing."""
-    if base.low is None or base.high is None or other.low is None or other.high is None:
-        return "open"
-    return "gained" if other.low > base.high else "lost" if other.high < base.low else "open"
-
-
-def _claims(columns: Sequence[PageSummary]) -> list[tuple[str, str, list[str | None]]]:
+def _claims(columns: list[PageSummary]) -> list[tuple[str, str, list[str | None]]]:
     """(id, sentence, verdict in each experiment) of every claim; None where it is not declared."""
     says = {claim.id: claim.says for summary in columns for claim in summary.claims}
-    verdicts = [{claim.id: claim.verdict for claim in summary.claims} for summary in columns]
+    verdicts = [{claim.id: claim.pill for claim in summary.claims} for summary in columns]
     return [(id_, sentence, [by_claim.get(id_) for by_claim in verdicts]) for id_, sentence in says.items()]
+
+
+def rows_of(rows: tuple[Row, ...], condition: str) -> list[Row]:
+    """Of a condition, what moved first."""
+    order = (*DECIDED, "undecided", "same")
+    return sorted((row for row in rows if row.condition == condition), key=lambda row: order.index(row.moved))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import read
@@ -21,8 +21,10 @@ MEMBERS = 30
 """Members of families on the home page; the list of experiments has all."""
 
 
-Member = tuple[PageSummary, int, bool]
-"""An experiment in a family tree, its depth (0 of one that changes no other), and whether others change it."""
+Member = tuple[PageSummary, int]
+"""An experiment in a family tree, and its depth (0 of one that changes no other)."""
+Links = Sequence[tuple[str, str]]
+"""Names and addresses, from the page of an experiment."""
 
 
 def summaries(pages: Iterable[Path]) -> list[PageSummary]:
@@ -50,7 +52,7 @@ def families(experiments: Iterable[PageSummary]) -> list[list[Member]]:
         tree, waiting = list[Member](), [(root, 0)]
         while waiting:  # a line of children may be longer than Python recurses
             name, depth = waiting.pop()
-            tree.append((by_name[name], depth, bool(children[name])))
+            tree.append((by_name[name], depth))
             waiting += [(child, depth + 1) for child in children[name]]
         if len(tree) > 1 or tree[0][0].parent:
             trees.append(tree)
@@ -70,8 +72,8 @@ def _decided(claim: ClaimLine) -> int:
     return max(1, ORDER.index(claim.verdict))
 
 
-def home(text: str, experiments: Sequence[PageSummary]) -> str:
-    """The home page with its computed part in place of the marker, or at its end."""
+def home(text: str, experiments: Sequence[PageSummary], beside: Mapping[str, Links]) -> str:
+    """The home page with its computed part in place of the marker, or at its end. `beside`: comparisons of each experiment."""
     full = [summary for summary in experiments if not summary.profile]
     profiles = [summary for summary in experiments if summary.profile]
     groups = (full[:_CARDS], profiles[: _PROFILE_CARDS if full else _CARDS])
@@ -89,6 +91,7 @@ def home(text: str, experiments: Sequence[PageSummary]) -> str:
         family=members[:MEMBERS],
         more_family=len(members) > MEMBERS,
         base="experiments/",
+        beside=beside,
     )
     return text.replace(MARKER, computed) if MARKER in text else f"{text.rstrip()}\n\n{computed}"
 
@@ -99,13 +102,12 @@ def examples(text: str, experiments: Sequence[PageSummary]) -> str:
     return text.replace(SMALL, render("examples.html.j2", experiments=small))
 
 
-def overview(experiments: Sequence[PageSummary]) -> str:
+def overview(experiments: Sequence[PageSummary], beside: Mapping[str, Links]) -> str:
     """`experiments/index.md`: all experiments, all families, and the listing of tags, which Material fills in."""
     members = [member for tree in families(experiments) for member in tree]
     tagged = any(summary.tags for summary in experiments)
-    return _render("experiments.html.j2", experiments, family=members, tagged=tagged, base="")
+    return _render("experiments.html.j2", experiments, family=members, tagged=tagged, base="", beside=beside)
 
 
 def _render(template: str, experiments: Sequence[PageSummary], **values: object) -> str:
-    compared = {summary.experiment for summary in experiments if not summary.profile}
-    return render(template, experiments=experiments, pills=pills, compared=compared, **values)
+    return render(template, experiments=experiments, pills=pills, **values)

@@ -112,6 +112,34 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     )
 
 
+def comparison_passport(finding: Finding) -> Passport:
+    """A finding's passport where two experiments' files are behind it, which are all named."""
+    level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
+    smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
+    digits = numbers.column_decimals((seed.value for seed in finding.seeds), most=4)
+    seeds = [
+        Seed(
+            printed=numbers.number(seed.value, finding.unit, decimals=digits),
+            **seed.model_dump(include={"run", "value", "included", "why"}),
+        )
+        for seed in finding.seeds
+    ]
+    return Passport(
+        id=finding.id,
+        printed=interval_text(finding),
+        says=finding.says,
+        unit=finding.unit,
+        rows=_written(
+            ("reason", finding.reason),
+            ("how", "; ".join(part for part in (finding.method, level, finding.window) if part)),
+            ("smallest detectable", smallest),
+        ),
+        seeds=tuple(seeds),
+        behind=(Behind(files=", ".join(source.path for source in finding.sources), runs=(OTHER_FILES,)),),
+        values=finding.model_dump(mode="json", exclude={"id", "says", "unit", "seeds", "sources"}, exclude_defaults=True),
+    )
+
+
 def verdict_passport(experiment: ExperimentFiles, claim: ClaimView) -> Passport:
     """The rule of a claim and when it was written, the number that decides it, and the seeds and files of that number."""
     verdict = experiment.verdicts.get(claim.id)
@@ -242,6 +270,11 @@ def _attempt(run: RunFiles, attempt: Attempt) -> str:
 def passports_json(experiment: ExperimentFiles, passports: Iterable[Passport], shared: Mapping[str, Record]) -> str:
     """JSON in ASCII with a passport or a record a line; no text in it can end a script element."""
     head = {"experiment": experiment.folder.name, "recompute": recompute(experiment), "analysis_card": experiment.conclusions.card_id}
+    return passports_text(head, passports, shared)
+
+
+def passports_text(head: Mapping[str, str], passports: Iterable[Passport], shared: Mapping[str, Record]) -> str:
+    """The same for any owner of passports; `head` says whose they are and how they are computed again."""
     parts = [f'"{name}": {script_literal(text)}' for name, text in head.items()]
     for name, entries in (("passports", {entry.id: entry for entry in passports}), ("records", shared)):
         lines = [

@@ -26,12 +26,12 @@ from ruamel.yaml import YAML
 from stages.contracts.artifact import read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.files import check_folder, file_digest
-from stages.contracts.layout import BUILD
+from stages.contracts.layout import BUILD, COMPARISONS
 from stages.contracts.lineage import COMPILED, Lineage
 from stages.contracts.stage import main
-from stages.publish import compare
+from stages.publish import compare, family
 from stages.publish.header import FOLDER, PageSummary
-from stages.publish.home import examples, home, overview, summaries
+from stages.publish.home import examples, families, home, overview, summaries
 from stages.publish.policy import SCOPE, put_policies, with_policy
 from stages.publish.text import escape, render
 
@@ -39,7 +39,6 @@ SOURCE = Path("site")
 AGE = "<!-- octavo: age -->"
 RULES = "conclude.card.json"
 """The card with the rules of claims, of expectations and of stops."""
-COMPARED = f'<p><a href="{compare.PLACE}">Side by side with its family</a>: what differed, what was gained, what was lost.</p>'
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
@@ -69,32 +68,41 @@ def page_folders(runs: Path) -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(runs.glob("*/page")) if (path / "summary.json").exists()}
 
 
-def build(pages: Mapping[str, Path], folder: Path, *, alone: bool = False) -> None:
+def build(pages: Mapping[str, Path], folder: Path, comparisons: Path = COMPARISONS, *, alone: bool = False) -> None:
     """Build `<folder>/site` of these pages, with MkDocs' sources and settings beside it. `alone`: without guide and reference."""
     experiments = summaries(pages.values())
-    static = {}
+    static: dict[str, str] = {}
     docs, target, new, old = (folder / name for name in ("docs", "site", "site.new", "site.old"))
     shutil.rmtree(docs, ignore_errors=True)
     shutil.copytree(SOURCE / "docs", docs, ignore=shutil.ignore_patterns(*_AROUND) if alone else None)
-    compared = compare.comparisons(experiments)
     by_name = {summary.experiment: summary for summary in experiments}
+    compared = [each for each in compare.read_comparisons(comparisons) if {each.experiment, each.other} <= by_name.keys()]
+    links = compare.partners(compared)
+    trees = families(experiments)
+    family_of = family.addresses(trees)
+    static |= {f"{tree[0][0].experiment}/{family.PAGE}": family.family_page(tree, compared) for tree in trees if len(tree) > 1}
     for name, page in pages.items():
         age_banner = age(page)
         copied = docs / "experiments" / name
         shutil.copytree(page, copied, ignore=shutil.ignore_patterns(FOLDER))
         text = (copied / "index.md").read_text(encoding="utf-8").replace(AGE, age_banner)
-        (copied / "index.md").write_text(text.replace(compare.MARKER, COMPARED if name in compared else ""), encoding="utf-8")
+        beside = render("beside.html.j2", links=links.get(name, ()), family=family_of.get(name)).strip()
+        (copied / "index.md").write_text(text.replace(compare.MARKER, beside), encoding="utf-8")
         for path in (page / FOLDER).glob("*.html"):
             static[f"{name}/{path.name}"] = path.read_text(encoding="utf-8").replace(AGE, age_banner)
-        if name in compared:
-            static[f"{name}/{compare.PLACE}"] = compare.comparison(compared[name], pages, by_name)
+    for each in compared:
+        static[f"{each.experiment}/{compare.page_name(each.other)}"] = compare.comparison_page(each, by_name, comparisons)
+        tables = docs / "experiments" / each.experiment / "comparisons" / each.other
+        tables.mkdir(parents=True)
+        for path in (comparisons / each.experiment / each.other).glob("*.csv"):
+            shutil.copyfile(path, tables / path.name)
     put_frame(docs)
     index = docs / "index.md"
-    index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments), encoding="utf-8")
+    index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments, links), encoding="utf-8")
     guide = docs / EXAMPLES
     if guide.exists():
         guide.write_text(examples(guide.read_text(encoding="utf-8"), experiments), encoding="utf-8")
-    (docs / "experiments" / "index.md").write_text(overview(experiments), encoding="utf-8")
+    (docs / "experiments" / "index.md").write_text(overview(experiments, links), encoding="utf-8")
     YAML(typ="safe").dump(settings(docs, experiments), folder / "mkdocs.yml")  # not as JSON: a title may be longer than a plain key
     shutil.rmtree(new, ignore_errors=True)
     _mkdocs(folder / "mkdocs.yml", max((summary.data_until or "" for summary in experiments), default=""))

@@ -17,7 +17,7 @@ from pathlib import Path
 from stages.contracts.artifact import ArtifactError, read
 from stages.contracts.diagnostic import StageError
 from stages.contracts.files import parse_json, read_bytes
-from stages.contracts.layout import BUILD, RUNS, ExperimentFolder
+from stages.contracts.layout import BUILD, COMPARISONS, RUNS, ExperimentFolder
 from stages.contracts.lineage import Changed, Written
 from stages.contracts.page_card import PageCard
 from stages.publish.consistency import contradictions, imports_again, run_python
@@ -242,7 +242,7 @@ def verify_site(
                     (folders[experiment] / file).parent.mkdir(parents=True, exist_ok=True)
                     (folders[experiment] / file).write_bytes(content)
         try:
-            build(folders, scratch / "build")
+            build(folders, scratch / "build", _comparisons_again(scratch / "project"))
         except (StageError, ArtifactError, OSError, ValueError) as error:  # a page lacks a file, or one of its files is no text
             words, fix = (error.what, error.fix) if isinstance(error, StageError | ArtifactError) else (str(error), _SITE.fix)
             what = f"it cannot be built again: {words.replace(f'{scratch}/', '')}"
@@ -253,6 +253,19 @@ def verify_site(
         new, old = (_files(folder, wanted, unchecked) for folder in (scratch / "build/site", SITE))
         problems = [problem for file in dict.fromkeys((*new, *old)) for problem in _site_file(file, new.get(file), old.get(file))]
     return Verified(experiment="(site)", checked={"files of the site": len(new)}, differences=tuple(dict.fromkeys(problems)))
+
+
+def _comparisons_again(root: Path) -> Path:
+    """Experiments compared again, in a project of links. Raises StageError with the stage's own words."""
+    (root / RUNS).mkdir(parents=True)
+    for entry in RUNS.absolute().iterdir():
+        (root / RUNS / entry.name).symlink_to(entry)
+    ran = run_python(["-m", "stages.analyse.compare", RUNS.as_posix()], root)
+    if ran.returncode:
+        words = " ".join(ran.stderr.split())[-300:]
+        what, why = f"experiments could not be compared again: {words}", "the site shows them side by side"
+        raise StageError("S489", what, why=why, fix=f"python -m stages.analyse.compare {RUNS}")
+    return root / COMPARISONS
 
 
 def _files(site: Path, wanted: tuple[str, ...], unchecked: tuple[str, ...]) -> dict[str, Path]:

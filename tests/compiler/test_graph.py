@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from compiler.build.graph import SITE_CODE
+from compiler.build.graph import COMPARE_CODE, SITE_CODE
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.commands.plan_claims import held_against
@@ -76,6 +76,21 @@ def test_a_profile_has_an_interpretation_of_its_own(files, spec, work):
     assert "specs/example.md" not in files(spec, "example@smoke").files[pipeline]
     (work / "specs/example.smoke.md").write_text("words about small numbers\n")
     assert "- specs/example.smoke.md\n" in files(spec, "example@smoke").files[pipeline]
+
+
+def test_parents_and_children_are_compared_and_what_compare_names(spec, work):
+    """The card of the page holds the whole difference to each; without a pair there is no such stage (see above)."""
+    for name, more in (("child", "parent: example\nchanges: {seeds: [1, 2, 3, 4]}\nhypothesis: h\n"), ("other", "compare: [example]\n")):
+        text = f"title: t\n{more}" if name == "child" else f"{more}{spec}"
+        Path(f"specs/{name}.yaml").write_text(text)
+    compiled = compile_all([named(name) for name in ("example", "child", "other", "other@smoke")], Inputs())
+    stages = {stage.name: stage for stage in project(compiled, with_site=True).pipelines[-1].stages}
+    assert stages["compare"].outs == ("build/comparisons",) and "build/comparisons" in stages["site"].deps
+    assert {f"runs/{name}/analysis/findings.json" for name in ("example", "child", "other")} < set(stages["compare"].deps)
+    assert "runs/other@smoke/analysis/findings.json" not in stages["compare"].deps, "the other profile is not live"
+    assert [change.key for change in compiled[1].cards.page.changes] == ["seeds"]
+    assert compiled[2].cards.page.compared[0].changes == ()
+    assert {path.as_posix() for path in COMPARE_CODE} < set(stages["compare"].deps)
 
 
 def test_dvc_watches_all_code_of_the_site_that_no_page_card_covers():

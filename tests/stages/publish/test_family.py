@@ -44,7 +44,7 @@ def test_home_shows_what_children_changed_and_decided(project: Path) -> None:
     page(build(project, name="quickstart@smoke", profile="smoke"))
 
     trees = families(summaries(sorted(Path("runs").glob("*/page"))))
-    assert [[(member.experiment, depth) for member, depth, _ in tree] for tree in trees] == [
+    assert [[(member.experiment, depth) for member, depth in tree] for tree in trees] == [
         [("orphan", 0)],
         [("quickstart", 0), ("slower", 1), ("slowest", 2)],
     ]
@@ -61,4 +61,4 @@ def test_a_line_of_2000_children_is_one_family_in_order(project: Path) -> None:
     [first] = summaries([Path("runs/quickstart/page")])
     line = [first.model_copy(update={"experiment": f"e{n:04}", "parent": f"e{n - 1:04}" if n else None}) for n in range(2000)]
     [tree] = families(line)
-    assert [depth for _, depth, _ in tree] == list(range(2000))
+    assert [depth for _, depth in tree] == list(range(2000))

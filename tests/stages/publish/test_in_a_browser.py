@@ -18,6 +18,7 @@ from chromium import CHROMIUM, Browser, browser
 from example_experiment import build, copy_site
 from poison import poison
 
+from stages.analyse.compare import compare
 from stages.contracts.artifact import read, write
 from stages.contracts.code import Judgement
 from stages.contracts.figure import Figure, Limit, Mark
@@ -47,7 +48,8 @@ KINDS = (
     "experiments/hostile/run-shaped-s1.html",
     "experiments/hostile/run-random-s2.html",
     "experiments/imported/index.html",
-    "experiments/imported/compare.html",
+    "experiments/imported/compare-hostile.html",
+    "experiments/hostile/family.html",
     "404.html",
     "guide/write-a-spec.html",
 )
@@ -116,6 +118,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         copy_site(root)
         _trained(ExperimentFolder(build(root, name="hostile", hostile=EVIL, prose=PROSE)))
         _imported(ExperimentFolder(build(root, name="imported", hostile=EVIL)))
+        compare(Path("runs"))
         site(Path("runs"))
     yield root / "build/site"
 
@@ -188,7 +191,7 @@ def test_hostile_text_runs_nothing_asks_for_nothing_and_breaks_no_layout(hostile
     state = tab.run(OPEN)
     assert (state["hacked"], state["made"], state["wide"], state["turned"]) == (None, 0, False, False)
     assert state["popover"] == (kind.startswith("experiments/") and not re.search("numbers|completions|experiments/index", kind))
-    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions", kind))
+    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions|family", kind))
     assert [address for address in tab.requested if not address.startswith(("file://", "data:", "blob:"))] == []
     assert tab.errors == [] and tab.violations == []
 
@@ -389,7 +392,7 @@ def test_a_page_of_a_web_server_runs_nothing_of_others_and_works(host: str, tab:
     tab.open(f"{host}/{kind}")
     state = tab.run(OPEN)
     assert (state["hacked"], state["made"], tab.violations, tab.errors) == (None, 0, [], [])
-    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions", kind))
+    assert state["plot"] == ("hostile/" in kind and not re.search("numbers|completions|family", kind))
     assert [address for address in tab.requested if not address.startswith((host, "data:", "blob:"))] == []
 
 

@@ -190,7 +190,7 @@ def test_home_shows_the_newest_experiments_and_leads_to_the_others(project: Path
         first.model_copy(update={"experiment": f"e{number:03}", "parent": f"e{number - 1:03}" if number % 4 else None})
         for number in range(100)
     ]
-    text = html.unescape(home("", many))
+    text = html.unescape(home("", many, {}))
     assert text.count("<article") == 6 and len(re.findall(r"index\.html#answer-", text)) == 8
     assert '<a href="experiments/index.html">All 100 experiments</a>' in text
     assert 'href="experiments/index.html#families"' in text and text.count('class="member"') == MEMBERS
@@ -199,5 +199,5 @@ def test_home_shows_the_newest_experiments_and_leads_to_the_others(project: Path
         and "<dt>runs</dt><dd>1200</dd>" in text
         and "supported, with care</dt><dd>100</dd>" in text
     )
-    listed = html.unescape(overview(many))
+    listed = html.unescape(overview(many, {}))
     assert listed.count("<article") == listed.count('class="member"') == 100
