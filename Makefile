@@ -110,6 +110,7 @@ seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analys
 	@octavo compile $(SEEDS)
 	@set -e; number=0; for seed in $(SEEDS); do \
 	number=$$((number + 1)); echo "== $$number of $(words $(SEEDS)): $$seed"; dvc repro runs/$$seed/dvc.yaml; done
+	@$(BIN)/python -m stages.analyse.compare runs
 	@$(BIN)/python -m stages.publish.site runs
 	@echo
 	@echo "The pages:   build/site/guide/examples.html names them; make serve, then http://localhost:$(PORT)/guide/examples.html"
