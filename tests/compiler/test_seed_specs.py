@@ -158,14 +158,14 @@ def test_what_a_person_without_the_network_sees_of_a_hub_dataset_that_is_not_pin
 
     code, output = says("check", "ocaml-syntax")
     assert code == 0 and "no errors" in output
-    assert f"specs/ocaml-syntax.yaml:20:16: W376 `{UNPINNED}` has no commit" in output and "fix: octavo compile --update" in output
+    assert f"specs/ocaml-syntax.yaml:23:16: W376 `{UNPINNED}` has no commit" in output and "fix: octavo compile --update" in output
     for command in (("compile",), ("plan",)):
         code, output = says(*command)
-        assert code == 1 and f"specs/ocaml-syntax.yaml:20:16: E375 `{UNPINNED}` has no commit" in output
+        assert code == 1 and f"specs/ocaml-syntax.yaml:23:16: E375 `{UNPINNED}` has no commit" in output
         assert "why: a compile never uses the network, so a hub repository is pinned before" in output
     assert not (project / "runs").exists() and not (project / "dvc.yaml").exists()
     line = next(examine(live_needs()))
     assert (line.name, line.status, line.install) == ("specs", "missing", "octavo compile --update")
-    assert line.found.startswith(f"cannot be compiled: specs/ocaml-syntax.yaml:20: E375 `{UNPINNED}`")
+    assert line.found.startswith(f"cannot be compiled: specs/ocaml-syntax.yaml:23: E375 `{UNPINNED}`")
     code, output = says("compile", "ocaml-syntax@smoke")
     assert code == 0 and (project / "runs/ocaml-syntax@smoke/dvc.yaml").exists(), "its smoke profile needs neither"
