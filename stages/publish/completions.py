@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 
 from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.files import BLANK, file_digest, parse_json, read_lines
-from stages.contracts.history import ANSWER_COLUMN, gate_columns
+from stages.contracts.history import ANSWER_COLUMN, PROMPT_COLUMN, gate_columns
 from stages.contracts.model import DatasetRef
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 
 TEXTS = 3
 STEPS, OF_A_STEP = 6, 16
-LONGEST, ALL_LETTERS = 20_000, 60_000
-"""Letters of one text, and of all texts of a page that lists them."""
-_NAMES = ("attempt", "step", "prompt_id", "sample", "text", ANSWER_COLUMN, "reward")
+LONGEST, LONGEST_PROMPT, ALL_LETTERS = 20_000, 2_000, 60_000
+"""Letters of one text, of one prompt, and of all texts of a page that lists them."""
+_NAMES = ("attempt", "step", "prompt_id", "sample", "text", PROMPT_COLUMN, ANSWER_COLUMN, "reward")
 
 
 class Judged(NamedTuple):
@@ -93,7 +93,7 @@ def examples(experiment: ExperimentFiles) -> Iterator[tuple[ConditionCard, RunFi
         last = int(steps.max())
         first = max(int(steps.min()), last - max(1, round(share * run.ref.target_steps)) + 1)
         window = f"steps {first}–{last}" if first < last else f"step {first}"
-        yield condition, run, window, read_texts(run.folder.completions, condition.gates, ("step", ">=", first))
+        yield condition, run, window, _texts_of(run, condition, ("step", ">=", first))
 
 
 def runs_with_texts(experiment: ExperimentFiles) -> Iterator[tuple[ConditionCard, RunFiles, pd.Series]]:
@@ -131,7 +131,7 @@ def browse(condition: ConditionCard, run: RunFiles, letters: int = ALL_LETTERS) 
     if steps.empty:
         return None
     chosen = spread(sorted(steps.unique().tolist()))
-    rows = _chosen(read_texts(run.folder.completions, condition.gates, ("step", "in", chosen)), letters)
+    rows = _chosen(_texts_of(run, condition, ("step", "in", chosen)), letters)
     return Browser(entries(rows, condition, run), chosen, len(steps), run.folder.completions.as_posix())
 
 
@@ -159,13 +159,25 @@ def _chosen(rows: pd.DataFrame, letters: int) -> pd.DataFrame:
     rows = rows.assign(turn=np.minimum(2 * alike.cumcount(), 2 * alike.cumcount(ascending=False) + 1))
     rows = rows.sort_values("turn", kind="stable")
     rows = rows[rows.groupby("step").cumcount() < OF_A_STEP]
-    before = rows["text"].str.len().clip(upper=LONGEST).add(200).cumsum().shift(fill_value=0)
+    letters_of = rows["text"].str.len().clip(upper=LONGEST) + rows[PROMPT_COLUMN].str.len().fillna(0).clip(upper=LONGEST_PROMPT) + 200
+    before = letters_of.cumsum().shift(fill_value=0)
     return rows[before < letters].sort_values(["step", "turn"], kind="stable")
 
 
 def _steps(run: RunFiles) -> pd.Series:
     path = run.folder.completions
     return pd.read_parquet(path, columns=["step"])["step"] if path.exists() else pd.Series(dtype=int)
+
+
+def _texts_of(run: RunFiles, condition: ConditionCard, rows: tuple[str, str, object]) -> pd.DataFrame:
+    return with_prompts(read_texts(run.folder.completions, condition.gates, rows), run.card.data if run.card else None)
+
+
+def with_prompts(rows: pd.DataFrame, data: DatasetRef | None) -> pd.DataFrame:
+    """Each prompt as the data have it, which is the question alone; where they are not at hand, as the model read it."""
+    texts = prompts(data)
+    asked = [texts.get(name, read) for name, read in zip(rows["prompt_id"], rows[PROMPT_COLUMN], strict=True)]
+    return rows.assign(**{PROMPT_COLUMN: pd.Series(asked, index=rows.index, dtype=object)})
 
 
 def read_texts(path: Path, gates: Sequence[str], rows: tuple[str, str, object] | None = None) -> pd.DataFrame:
@@ -187,12 +199,11 @@ def read_texts(path: Path, gates: Sequence[str], rows: tuple[str, str, object] |
 
 def entries(rows: pd.DataFrame, condition: ConditionCard, run: RunFiles) -> list[Entry]:
     """Rows of training as a page shows them."""
-    texts = prompts(run.card.data if run.card else None)
-    return [entry(row, condition.gates, texts, condition.name, run.ref.name) for row in rows.to_dict("records")]
+    return [entry(row, condition.gates, condition.name, run.ref.name) for row in rows.to_dict("records")]
 
 
-def entry(row: Mapping[str, Any], gates: Iterable[str], texts: Mapping[str, str], subject: str, run: str) -> Entry:
-    """A row of completions or of the shared evaluation. `texts`: those of prompts."""
+def entry(row: Mapping[str, Any], gates: Iterable[str], subject: str, run: str) -> Entry:
+    """A row of completions or of the shared evaluation."""
     cells = [(gate, *(known(row[name]) for name in gate_columns(gate))) for gate in gates]
     step, reward = known(row["step"]), known(row["reward"])
     return Entry(
@@ -200,7 +211,7 @@ def entry(row: Mapping[str, Any], gates: Iterable[str], texts: Mapping[str, str]
         run=run,
         step=None if step is None else int(step),
         prompt_id=row["prompt_id"],
-        prompt=texts.get(row["prompt_id"]),
+        prompt=known(row[PROMPT_COLUMN]),
         text=row["text"],
         answer=known(row[ANSWER_COLUMN]),
         reward=reward,

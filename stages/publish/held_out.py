@@ -10,7 +10,7 @@ import pandas as pd
 from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.history import gate_columns
 from stages.contracts.layout import RunFolder
-from stages.publish.completions import ALL_LETTERS, LONGEST, Entry, entry, prompts, read_texts
+from stages.publish.completions import ALL_LETTERS, LONGEST, Entry, entry, read_texts, with_prompts
 from stages.publish.experiment import ExperimentFiles
 
 
@@ -45,7 +45,7 @@ def held_out(experiment: ExperimentFiles) -> HeldOut | None:
     for subject, run, folder in _models(experiment):
         if subject not in tables:
             rows = read_texts(folder.evaluation, (score, *(name for name in scores if name != score)))
-            rows = rows.drop_duplicates("prompt_id").set_index("prompt_id", drop=False)
+            rows = with_prompts(rows.drop_duplicates("prompt_id"), card.data).set_index("prompt_id", drop=False)
             tables |= {subject: (run, rows)} if len(rows) else {}
     if not tables:
         return None
@@ -54,14 +54,14 @@ def held_out(experiment: ExperimentFiles) -> HeldOut | None:
     alike = alike.groupby(alike)
     ways = ways.assign(turn=alike.cumcount(), alike=alike.transform("size"))
     ways = ways.sort_values(["turn", "alike"], ascending=[True, False], kind="stable")
-    texts, asked, letters = prompts(card.data), list[Asked](), 0
+    asked, letters = list[Asked](), 0
     for prompt_id, count in ways["alike"].items():
         rows_of_prompt = [(subject, run, rows.loc[prompt_id]) for subject, (run, rows) in tables.items() if prompt_id in rows.index]
-        answers = [entry(row.to_dict(), scores, texts, subject, run) for subject, run, row in rows_of_prompt]
+        answers = [entry(row.to_dict(), scores, subject, run) for subject, run, row in rows_of_prompt]
         letters += sum(200 + min(LONGEST, len(answer.text)) for answer in answers)
         if asked and letters > ALL_LETTERS / 2:
             break
-        asked.append(Asked(str(prompt_id), texts.get(str(prompt_id)), int(count), answers))
+        asked.append(Asked(str(prompt_id), answers[0].prompt, int(count), answers))
     return HeldOut(score, len(ways), int((ways["turn"] == 0).sum()), asked)
 
 

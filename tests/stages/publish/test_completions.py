@@ -107,6 +107,16 @@ def test_the_prompt_of_other_data_than_the_card_names_is_not_shown(folder: Exper
     assert "another question" not in words and "p0 its text is not in this project" in words
 
 
+def test_a_prompt_that_is_not_in_the_project_is_shown_as_the_model_read_it(folder: ExperimentFolder) -> None:
+    """Of datasets of the hub, or templates: the beginning and the end, where the question is, with the middle to open."""
+    Path("data/train.jsonl").unlink()
+    path = folder.run("shaped-s1").completions
+    pd.read_parquet(path).assign(prompt=f"Answer in OCaml. {'m' * 900} Double x.").to_parquet(path)
+    page(folder.root)
+    words = plain(section(folder, "Completions").split("What the models write")[1])
+    assert re.search("most frequent: 20× Answer in OCaml. m+ 327 more letters m+ m+ Double x. p0", words)
+
+
 def test_chat_messages_are_one_text() -> None:
     assert prompt_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}]) == "system: Be brief.\nuser: 2+2?"
 
