@@ -283,9 +283,11 @@ def _curves(pair: Pair) -> Iterator[tuple[Figure, object, pd.DataFrame]]:
         paths = [side.folder.figures / f"{name}.csv" for side in (pair.before, pair.after)]
         tables = [_table(path, side.name) for path, side in zip(paths, (pair.before, pair.after), strict=True)]
         table = pd.concat([rows[rows["condition"].isin(conditions)] for rows in tables], ignore_index=True)
-        lines = table[table["state"] == "value"].assign(condition=table["experiment"] + " " + table["condition"])
-        panels = [(f"{pair.before.name} {each}", f"{pair.after.name} {each}") for each in conditions if each in set(table["condition"])]
-        if lines.empty or not panels:
+        points = table[table["state"] == "value"]
+        logged = [condition for condition in conditions if condition in set(points["condition"])]
+        lines = points.assign(condition=points["experiment"] + " " + points["condition"])
+        panels = [(f"{pair.before.name} {each}", f"{pair.after.name} {each}") for each in logged]
+        if not panels:
             continue
         title, unit = metric_title(metric), meaning(metric)
         figure = Figure(
@@ -298,7 +300,7 @@ def _curves(pair: Pair) -> Iterator[tuple[Figure, object, pd.DataFrame]]:
         )
         by_line = {condition: colours[condition.partition(" ")[0]] for panel in panels for condition in panel}
         last = int(lines["step"].max())
-        canvas = plots.curve(figure, unit.unit, lines, by_line, last, share=unit.share, legend=colours, titles=conditions)
+        canvas = plots.curve(figure, unit.unit, lines, by_line, last, share=unit.share, legend=colours, titles=logged)
         yield figure, canvas, table.drop(columns="included")
 
 

@@ -98,6 +98,8 @@ def _contrasts(evidence: Evidence) -> Iterator[Finding]:
     for claim in evidence.card.claims:
         if claim.contrast is None or not refusal(claim, evidence.conditions, evidence.imported, evidence.card.derived):
             yield seeds_finding(evidence, claim.sides, claim.metric, claim.statistic, everyone=not claim.included_only)
+        if claim.elsewhere:
+            yield seeds_finding(evidence, [claim.elsewhere.name], claim.metric, claim.statistic)
 
 
 if __name__ == "__main__":
