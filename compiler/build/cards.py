@@ -223,7 +223,7 @@ def example_cards(experiment: Experiment, reward: str, data: TrainData, inputs: 
 
 def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, inputs: Inputs) -> ImportCard:
     spec, read = experiment.spec, section(experiment)
-    command, stage = None, "stages.train.collect"
+    command, stage, others = None, "stages.train.collect", list[SourceCard]()
     if isinstance(spec, CommandSpec):  # the program gets the settings of the run's condition
         base, over = experiment.root.get("train", "settings"), run.setup.node.get("train", "settings")
         merged = overlay(base, over, "condition") if base is not None and over is not None else over or base
@@ -232,7 +232,7 @@ def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, input
         command = CommandCard(arguments=spec.train.command, code=code, log=spec.train.history.file, settings=settings)
         source, stage = SourceCard(path=f"(written by the program): {command.log}", sha256=""), "stages.train.command"
     else:
-        source = imported.sources[run.name]
+        source, *others = imported.sources[run.name]
     where = {key: filled(value, read, run) if isinstance(value, str) else value for key, value in read.where.items()}
     reading = ReadCard(
         **_values(read, LogReading),
@@ -245,6 +245,7 @@ def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, input
             if isinstance(source, SummaryKeys)
         ),
         steps_done=read.steps_done,
+        state=read.state,
         config=read.config,
     )
     return ImportCard(
@@ -254,6 +255,7 @@ def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, input
         seed=run.seed,
         null_control=run.setup.condition.role == "null_control",
         source=source,
+        others=tuple(others),
         read=reading,
         target_steps=read.steps,
         code=inputs.code([stage]),

@@ -151,7 +151,8 @@ class _Stages:
             if isinstance(spec, CommandSpec):
                 yield self._run_stage("train", run, "stages.train.command", (RUN.import_card, RUN.retry), spec.train.code, outs)
             elif isinstance(card, ImportCard):
-                yield self._run_stage("import", run, "stages.train.collect", (RUN.import_card,), (card.source.path,), outs, "import of ")
+                logs = tuple(source.path for source in card.sources)
+                yield self._run_stage("import", run, "stages.train.collect", (RUN.import_card,), logs, outs, "import of ")
         facts = self._of_runs(RUN.import_card, RUN.outcome, RUN.completions, RUN.imported, RUN.health)
         yield from self._analysis((RUN.imported, RUN.outcome), (), self._of_runs(RUN.imported), (self.folder.conclude_card, *facts))
 

@@ -41,8 +41,8 @@ class ImportedRuns:
     """The whole import."""
 
     expansion: Expansion
-    sources: dict[str, SourceCard]
-    """Run -> its source; runs whose source is wrong are missing, and a problem says so."""
+    sources: dict[str, list[SourceCard]]
+    """Run -> its sources, one of each try to train it; those that are wrong are missing, and a problem says so."""
 
 
 def section(experiment: Experiment) -> Import:
@@ -77,7 +77,9 @@ def expand_imports(experiment: Experiment, locked: Mapping[str, str] | None = No
         reward = RewardUse(str(condition.reward) or name, None, (), node.get("reward") or Node(None, node.key or node.place))
         setups.append(Setup(name, condition, node, train, block, TrainData(path="none"), block, Adapter(), block, reward, spec.metrics))
     runs = runs_of(experiment, setups, problems)
-    sources = {} if isinstance(spec, CommandSpec) else dict(_sources(experiment, read, runs, problems, locked or {}, absent))
+    sources: dict[str, list[SourceCard]] = {}
+    for run, source in () if isinstance(spec, CommandSpec) else _sources(experiment, read, runs, problems, locked or {}, absent):
+        sources.setdefault(run, []).append(source)
     return ImportedRuns(Expansion(tuple(setups), runs, problems=problems), sources)
 
 
@@ -92,9 +94,9 @@ def misplaced(text: str) -> list[str]:
     return [name for name in re.findall(r"\{([^{}]*)\}", text) if name not in ("condition", "seed")]
 
 
-def wandb_run(read: Import, run: str) -> str:
-    """`entity/project/id` of a run."""
-    return f"{read.entity or '<entity>'}/{read.project or '<project>'}/{read.ids.get(run, '<run id>')}"
+def wandb_runs(read: Import, run: str) -> list[str]:
+    """`entity/project/id` of each of a run's tries."""
+    return [f"{read.entity or '<entity>'}/{read.project or '<project>'}/{each}" for each in _each(read.ids.get(run, "<run id>"))]
 
 
 def is_fetched(read: Import) -> bool:
@@ -102,11 +104,16 @@ def is_fetched(read: Import) -> bool:
     return read.format == "wandb" and read.path is None and not read.files
 
 
-def path_of(experiment: Experiment, read: Import, run: Run) -> str | None:
-    """Where the log of a run lies; None when the spec does not say."""
+def paths_of(experiment: Experiment, read: Import, run: Run) -> list[str]:
+    """Where the logs of a run lie, one of each try; none when the spec does not say."""
     if is_fetched(read):
-        return f"data/imports/{experiment.stem}/{run.name}.jsonl"
-    return filled(read.path, read, run) if read.path else read.files.get(run.name)
+        tries = range(1, len(wandb_runs(read, run.name)) + 1)
+        return [f"data/imports/{experiment.stem}/{run.name}{'' if number == 1 else f'.{number}'}.jsonl" for number in tries]
+    return [filled(read.path, read, run)] if read.path else _each(read.files.get(run.name, ()))
+
+
+def _each(tries: str | tuple[str, ...]) -> list[str]:
+    return [tries] if isinstance(tries, str) else [*tries]
 
 
 def _sources(
@@ -124,22 +131,24 @@ def _sources(
     readers: dict[str, str] = {}
     digests: dict[str, str] = {}
     for run in runs:
-        path, node, pin = path_of(experiment, read, run), _written(block, run), None
-        if path is None:
+        paths, node = paths_of(experiment, read, run), _written(block, run)
+        if not paths:
             problems.append(problem("E389.log", key_place(node), run=run.name))
-        elif not PATH.fullmatch(path):
-            problems.append(problem("E389.path", node.place, path=path[:120], run=run.name))
-        elif read.format != "summary" and path in readers:
-            problems.append(problem("E389.shared", node.place, path=path, run=readers[path], other=run.name))
-            return
-        elif os.path.exists(path):
-            pin = digests[path] = digests.get(path) or file_digest(Path(path))
-            problems += _of_wandb(experiment, read, run, SourceCard(path=path, sha256=pin), locked, node)
-        elif not absent or (pin := _recorded(experiment, run.name, path)) is None:
-            problems.append(_missing(path, run.name, experiment.name if is_fetched(read) else None, node))
-        if path is not None and pin is not None:
-            readers[path] = run.name
-            yield run.name, SourceCard(path=path, sha256=pin)
+        for number, path in enumerate(paths):
+            pin, place = None, (node.get(number) or node).place
+            if not PATH.fullmatch(path):
+                problems.append(problem("E389.path", place, path=path[:120], run=run.name))
+            elif read.format != "summary" and path in readers:
+                problems.append(problem("E389.shared", place, path=path, run=readers[path], other=run.name))
+                return
+            elif os.path.exists(path):
+                pin = digests[path] = digests.get(path) or file_digest(Path(path))
+                problems += _of_wandb(experiment, read, run, number, SourceCard(path=path, sha256=pin), locked, node)
+            elif not absent or (pin := _recorded(experiment, run.name, path)) is None:
+                problems.append(_missing(path, run.name, experiment.name if is_fetched(read) else None, node))
+            if pin is not None:
+                readers[path] = run.name
+                yield run.name, SourceCard(path=path, sha256=pin)
 
 
 def _written(block: Node, run: Run) -> Node:
@@ -149,7 +158,7 @@ def _written(block: Node, run: Run) -> Node:
 
 
 def _of_wandb(
-    experiment: Experiment, read: Import, run: Run, source: SourceCard, locked: Mapping[str, str], node: Node
+    experiment: Experiment, read: Import, run: Run, number: int, source: SourceCard, locked: Mapping[str, str], node: Node
 ) -> Iterator[Diagnostic]:
     """E493 for a snapshot that was edited, or that is of another run than the spec names."""
     if read.format != "wandb":
@@ -157,17 +166,18 @@ def _of_wandb(
     if locked.get(source.path, source.sha256) != source.sha256:
         yield problem("E493.edited", node.place, path=source.path, run=run.name, experiment=experiment.name)
         return
-    snapshot = snapshot_of(source.path) if run.name in read.ids else None
-    if snapshot is not None and snapshot.name.rpartition("/")[2] != read.ids[run.name]:  # W&B may write other names of a team
-        named = wandb_run(read, run.name)
-        yield problem("E493", node.place, path=source.path, held=snapshot.name[:120], named=named, experiment=experiment.name)
+    snapshot, named = snapshot_of(source.path) if run.name in read.ids else None, wandb_runs(read, run.name)
+    if snapshot is None or number >= len(named):
+        return
+    if snapshot.name.rpartition("/")[2] != named[number].rpartition("/")[2]:  # W&B may write other names of a team
+        yield problem("E493", node.place, path=source.path, held=snapshot.name[:120], named=named[number], experiment=experiment.name)
 
 
 def _recorded(experiment: Experiment, run: str, path: str) -> str | None:
     """The hash of a log, as the run's card has it; None where no card names the path."""
     try:
-        source = read_json(RunFolder(RUNS / experiment.name / run).import_card)["source"]
-        return str(source["sha256"]) if source["path"] == path else None
+        card = read_json(RunFolder(RUNS / experiment.name / run).import_card)
+        return next((str(source["sha256"]) for source in [card["source"], *card.get("others", [])] if source["path"] == path), None)
     except (OSError, ValueError, TypeError, LookupError):
         return None
 

@@ -21,8 +21,9 @@ from stages.contracts.history import METRICS, metric, metric_of_trl
 from stages.contracts.import_card import Column, SummaryKeys, pattern_names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
-FORMATS = {"pattern": "text", "where": "summary", "steps_done": "summary"} | dict.fromkeys(("entity", "project", "ids", "config"), "wandb")
-"""Keys that only one format has."""
+FORMATS = {"pattern": ("text",), "where": ("summary",), "steps_done": ("summary",), "state": ("summary", "jsonl", "csv")}
+FORMATS |= dict.fromkeys(("entity", "project", "ids", "config"), ("wandb",))
+"""Keys that not every format has."""
 PLACEHOLDERS = ("{card}", "{out}", "{seed}", "{steps}")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
@@ -78,11 +79,11 @@ def _format(read: Import, block: Node) -> Iterator[Diagnostic]:
         node = block.get(key) or block
         return node.key or node.place
 
-    for key, other in FORMATS.items():
-        if block.get(key) is not None and read.format != other:
-            yield problem("E392", at(key), key=key, other=other, format=read.format)
+    for key, others in FORMATS.items():
+        if block.get(key) is not None and read.format not in others:
+            yield problem("E392", at(key), key=key, other="`, `".join(others), format=read.format)
     for key, form in (("pattern", "E392.pattern"), ("where", "E392.where")):
-        if read.format == FORMATS[key] and block.get(key) is None:
+        if read.format in FORMATS[key] and block.get(key) is None:
             yield problem(form, at("format"))
     if (read.epoch is None) != (read.steps_per_epoch is None):
         yield problem("E392.epoch", at("epoch"))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compiler.build.files import write
-from compiler.build.imports import Snapshot, block_of, expand_imports, is_fetched, path_of, section, snapshot_of, wandb_run
+from compiler.build.imports import Snapshot, block_of, expand_imports, is_fetched, paths_of, section, snapshot_of, wandb_runs
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference, everything, live, named
 from compiler.build.revisions import LOCK, UPDATE, Lock, files, named_in, spec_files
@@ -197,17 +197,17 @@ def _snapshots(references: Sequence[Reference], old: Lock, inputs: Inputs) -> Fe
 
 
 def _wandb_runs(spec: Experiment) -> Iterator[WandbRun]:
-    for run, path in _snapshot_paths(spec):
-        if path is not None:
-            node = block_of(spec).get("ids", run.name) or block_of(spec)
-            yield WandbRun(spec.name, run.name, wandb_run(section(spec), run.name), path, node)
+    for run, paths in _snapshot_paths(spec):
+        node = block_of(spec).get("ids", run.name) or block_of(spec)
+        for path, name in zip(paths, wandb_runs(section(spec), run.name), strict=False):
+            yield WandbRun(spec.name, run.name, name, path, node)
 
 
-def _snapshot_paths(spec: Experiment) -> list[tuple[Run, str | None]]:
+def _snapshot_paths(spec: Experiment) -> list[tuple[Run, list[str]]]:
     """The runs that `--update` fetches, with the paths of their snapshots; none where the author makes the snapshots, or without W&B."""
     if not isinstance(spec.spec, ImportedSpec) or (use := section(spec)).format != "wandb" or not (is_fetched(use) or use.ids):
         return []
-    return [(run, path_of(spec, use, run)) for run in expand_imports(spec).expansion.runs]
+    return [(run, paths_of(spec, use, run)) for run in expand_imports(spec).expansion.runs]
 
 
 def _unnamed(spec: Experiment) -> Iterator[Diagnostic]:
@@ -233,7 +233,7 @@ def _pins_in_use(old: Mapping[str, str], fetching: Set[str], inputs: Inputs) -> 
     try:
         for reference in everything() if old.keys() - imported else ():
             spec = _read(replace(reference, profile=None), inputs)  # an import has no profiles
-            imported.update(path for _, path in _snapshot_paths(spec) if path is not None)
+            imported.update(path for _, paths in _snapshot_paths(spec) for path in paths)
     except Rejected:
         return dict(old)
     return {path: pin for path, pin in old.items() if path in imported}

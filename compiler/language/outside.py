@@ -6,7 +6,7 @@ writes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag
 
@@ -31,6 +31,14 @@ MetricUse = Annotated[
 ]
 
 
+P = TypeVar("P")
+Tries = Annotated[
+    Annotated[P, Tag("(one)")] | Annotated[tuple[P, ...], Field(min_length=1, max_length=1_000), Tag("(several)")],
+    Discriminator(lambda value: "(several)" if isinstance(value, list | tuple) else "(one)"),
+]
+"""What a run has one of, or several: one of each try to train it."""
+
+
 class Import(LogReading):
     """Where the histories of the runs are, and how they are read."""
 
@@ -40,13 +48,21 @@ class Import(LogReading):
         max_length=400,
         description="A run's log, with `{condition}` and `{seed}`; this or `files`.",
     )
-    files: dict[str, ProjectPath] = Field({}, max_length=20_000, description="Run, such as `shaped-s1` -> path of its log; this or `path`.")
+    files: dict[str, Tries[ProjectPath]] = Field(
+        {}, max_length=20_000, description="Run, such as `shaped-s1` -> path of its log, or of the log of each try; this or `path`."
+    )
     names: dict[Slug, str] = Field({}, max_length=1_000, description="Condition -> its name in paths and in `where`, when it has another.")
     steps: int = Field(ge=1, lt=2**53, description="Steps that every run was meant to make.")
     where: dict[str, str | int] = Field(
         {}, max_length=20, description="Of `summary`: what the run's object holds; texts may have `{condition}` and `{seed}`."
     )
     steps_done: str | None = Field(None, description="Of `summary`: key of the last logged step.")
+    state: str | None = Field(
+        None,
+        min_length=1,
+        max_length=300,
+        description="Of `summary`, `jsonl`, `csv`: key or column of how the run ended: `finished`, `crashed`, `running` and the like.",
+    )
     metrics: dict[str, MetricUse] = Field(
         min_length=1,
         max_length=500,
@@ -55,7 +71,9 @@ class Import(LogReading):
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the source does not have; the page says so.")
     entity: str | None = Field(None, max_length=200, description="Of `wandb`: the entity; `octavo compile --update` fetches its runs.")
     project: str | None = Field(None, max_length=200, description="Of `wandb`: the project of the runs.")
-    ids: dict[str, str] = Field({}, max_length=20_000, description="Of `wandb`: run -> id of the W&B run; names are not unique there.")
+    ids: dict[str, Tries[str]] = Field(
+        {}, max_length=20_000, description="Of `wandb`: run -> id of its W&B run, or of the one of each try; names are not unique there."
+    )
     config: dict[str, bool | int | float] = Field(
         {},
         max_length=100,

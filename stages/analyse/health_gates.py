@@ -112,6 +112,8 @@ def _complete(run: Run, outcome: Outcome | None) -> Answer:
         return rule, False, f"{done} of {target} steps done: stopped by {outcome.stopped.rule} at step {outcome.stopped.step}"
     if outcome.finished and done == target:
         return rule, True, f"{done} of {target} steps done"
+    if outcome.finished and done == target - 1:  # of a source that counts from 0 this is the last step
+        return rule, None, f"unknown (its source says that it finished, and its last logged step is {done})"
     return rule, False, f"{done} of {target} steps done" + (" although the attempt says finished" if outcome.finished else "")
 
 

@@ -65,6 +65,8 @@ class Started(Frozen):
     resumed_from: int | None
     """Step of the checkpoint that training went on from; null: from the start."""
     changed: Changed | None = later(None)
+    log: str | None = later(None)
+    """Of an imported run with several logs: the one that was read."""
 
 
 class Ended(Frozen):
@@ -128,9 +130,12 @@ def _showed_nothing(attempt: Attempt) -> bool:
 
 
 def tries(attempts: tuple[Attempt, ...], *, only_read: bool) -> tuple[Attempt, ...]:
-    """Those that a completion rate counts: every one. Of a log that was `only_read`, trained elsewhere, the newest: reading it again is no
-    other try to train."""
-    return attempts[-1:] if only_read else attempts
+    """Those that a completion rate counts: every one. Of logs that were `only_read`, trained elsewhere, the newest reading of each:
+    reading one again is no other try to train."""
+    if not only_read:
+        return attempts
+    newest = attempts[-1].started.card_id if attempts else ""
+    return tuple({attempt.started.log: attempt for attempt in attempts if attempt.started.card_id == newest}.values())
 
 
 _LINE: TypeAdapter[Started | Ended] = TypeAdapter(Started | Ended)

@@ -91,6 +91,8 @@ class ReadCard(LogReading):
     summary: tuple[SummaryCard, ...] = ()
     steps_done: str | None = None
     """Of summaries: key of the number of steps."""
+    state: str | None = None
+    """Key or column of how the source says that the run ended."""
     config: dict[str, bool | int | float] = {}
     """Of W&B: what the config of the run must have."""
 
@@ -119,11 +121,18 @@ class ImportCard(Section, Artifact):
     null_control: bool
     source: SourceCard
     """Of a run that a command trains: its log, whose content is not known before."""
+    others: tuple[SourceCard, ...] = ()
+    """Logs of other tries to train the run."""
     read: ReadCard
     target_steps: int
     command: CommandCard | None = None
     """The program that trains the run; null: it exists already."""
     code: dict[str, Version]
+
+    @property
+    def sources(self) -> tuple[SourceCard, ...]:
+        """All logs, in the spec's order."""
+        return (self.source, *self.others)
 
     @property
     def only_read(self) -> bool:
@@ -200,7 +209,14 @@ def pattern_names(pattern: str) -> list[str]:
 SNAPSHOT = "octavo.wandb_snapshot/1"
 RUNNING = ("running", "pending", "preempting")
 """States of W&B in which a run may still grow."""
-ENDED_BADLY = ("crashed", "failed", "killed")
+_STATES = dict.fromkeys(("finished", "completed", "succeeded", "success", "done"), "finished") | dict.fromkeys(RUNNING, "running")
+_STATES |= dict.fromkeys(("crashed", "failed", "killed", "error", "cancelled", "canceled", "timeout", "out_of_memory"), "failed")
+
+
+def ending(word: object) -> Literal["finished", "failed", "running", "unknown"]:
+    """What a source's own word of a run's state means, in any case of letters; words that nobody knows here are `unknown`."""
+    return _STATES.get(str(word).strip().lower(), "unknown")  # type: ignore[return-value]
+
 
 Fault = Literal["away", "unknown", "unclear"]
 """away: W&B cannot be asked or does not answer; unknown: this account sees no such run; unclear: an answer that is not whole."""

@@ -151,6 +151,11 @@ class ExperimentFiles:
         return bool(self.runs) and all(run.only_read for run in self.runs)
 
     @property
+    def retried(self) -> bool:
+        """Whether some imported run has several logs, one of each try to train it."""
+        return any(run.import_card is not None and bool(run.import_card.others) for run in self.runs)
+
+    @property
     def logs(self) -> list[RunFiles]:
         """Runs whose numbers were read from logs that exist without octavo."""
         return [run for run in self.runs if run.imported and (run.import_card is None or run.only_read)]

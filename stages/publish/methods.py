@@ -35,7 +35,7 @@ def pinned(experiment: ExperimentFiles) -> list[tuple[str, str, str]]:
             data, model = run.card.data, run.card.model
             pins |= {("training data", data.name): data.pin, ("base model", model.base): f"revision {model.revision}"}
         if run.import_card:
-            pins["imported log", run.import_card.source.path] = f"sha256 {run.import_card.source.sha256}"
+            pins |= {("imported log", source.path): f"sha256 {source.sha256}" for source in run.import_card.sources}
     if experiment.folder.evaluate_card.exists():
         data = DatasetRef.model_validate(load_json(experiment.folder.evaluate_card)["data"])
         pins["evaluation data", data.name] = data.pin

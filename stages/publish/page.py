@@ -154,10 +154,9 @@ def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None,
         yield from ((Path(path), asked.sha256, INPUT) for path in (asked.path,) if path)
         yield folder.untrained.evaluation, None, "stage evaluate"
     for run in experiment.runs:
-        data = run.import_card.source if run.import_card else run.card.data if run.card else None
+        read = run.import_card.sources if run.import_card else (run.card.data,) if run.card else ()
         yield run.folder.import_card if run.import_card else run.folder.card, None, COMPILED
-        if data and data.path and data.sha256:
-            yield Path(data.path), data.sha256, INPUT
+        yield from ((Path(data.path), data.sha256, INPUT) for data in read if data.path and data.sha256)
         by = f"attempt {run.outcome.attempt}" if run.outcome else "an attempt"
         for path in (run.folder.history, run.folder.completions, run.folder.imported, run.folder.outcome):
             yield path, None, by

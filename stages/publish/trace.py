@@ -136,7 +136,7 @@ def _inputs(run: RunFiles) -> Iterator[tuple[str, str]]:
     if run.card and run.card.data.path and run.card.data.sha256:
         yield _file(run.card.data.path, run.card.data.sha256)
     if run.import_card and run.import_card.command is None:
-        yield _file(run.import_card.source.path, run.import_card.source.sha256)
+        yield from (_file(source.path, source.sha256) for source in run.import_card.sources)
     card = run.card or run.import_card
     if card and run.outcome and card_id(card) != run.outcome.card_id:
         yield "card now", f"{card_id(card)}, not the one that the files were made from"

@@ -83,7 +83,14 @@ def checkpoints(card_id: str) -> Path:
 
 
 def begin(
-    run: RunFolder, card_id: str, *, devices: tuple[str, ...], sandbox: str, resumed_from: int | None, changed: Changed | None = None
+    run: RunFolder,
+    card_id: str,
+    *,
+    devices: tuple[str, ...],
+    sandbox: str,
+    resumed_from: int | None,
+    changed: Changed | None = None,
+    log: str | None = None,
 ) -> Started:
     """Append the start of a new attempt."""
     number = len(read_attempts(run.attempts)) + 1
@@ -99,6 +106,7 @@ def begin(
         sandbox=sandbox,
         resumed_from=resumed_from,
         changed=changed,
+        log=log,
     )
     append(run.attempts, started)
     return started

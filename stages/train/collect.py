@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
-from stages.contracts.attempt import FailureClass, Outcome, read_attempts
+from stages.contracts.attempt import FailureClass, Outcome, Started, read_attempts
 from stages.contracts.files import file_digest, make_folder
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
 from stages.train.attempts import begin, classify, end, lock
-from stages.train.imports.files import outcome_of, read_run, unusable, write_files
+from stages.train.imports.files import ReadRun, furthest_last, outcome_of, read_run, unusable, write_files
 from stages.train.imports.log import Unreadable
 from stages.train.refusals import refusal
 
@@ -33,36 +33,47 @@ MODULE = "stages.train.collect"
 
 
 def collect(folder: Path) -> int:
-    """Import one run."""
+    """Import one run. Of several logs, each of a try to train it, the one that came furthest counts; all are in the ledger."""
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
-    path = Path(card.source.path)
-    if not path.exists():
-        raise refusal("S288.missing", path=path)
-    if file_digest(path) != card.source.sha256:
-        raise refusal("S288.changed", path=path)
+    for source in card.sources:
+        if not Path(source.path).exists():
+            raise refusal("S288.missing", path=source.path)
+        if file_digest(Path(source.path)) != source.sha256:
+            raise refusal("S288.changed", path=source.path)
     interrupts.install_handlers()
     with lock(run):
-        started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
-        begun = time.monotonic()
-        failure: FailureClass | None = None
-        try:
-            source = read_run(card, started)
-            if file_digest(path) != card.source.sha256:
-                raise Unreadable("still_written", path=path)
-        except (Exception, KeyboardInterrupt) as caught:  # leave the hole that a page shows: no rows, and why
-            failure, error = classify(caught)
-            source = unusable(card, started, error)
-        outcome = outcome_of(card, source, failure)
-        write_files(run, source, outcome)
-        end(run, started, outcome, time.monotonic() - begun)
+        for tried in furthest_last(card):  # so that the latest attempt is the one that made the files
+            log = tried.source.path if card.others else None
+            started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None, log=log)
+            begun = time.monotonic()
+            result, failure = _read(tried, started)
+            outcome = outcome_of(tried, result, failure)
+            write_files(run, result, outcome)
+            end(run, started, outcome, time.monotonic() - begun)
+            if failure == "interrupted":
+                break
     if failure:
         print_text(f"\n{run.root}: the import failed ({failure}): {outcome.error}", is_error=True)
         return {"interrupted": 130, "disk": 1}.get(failure, 0)
-    print_text(f"{card.experiment} {run.name}: {source.imported.rows} rows of {path}, {outcome.steps_done} of {card.target_steps} steps")
-    for note in source.imported.notes:
+    path, steps = result.imported.source.path, f"{outcome.steps_done} of {card.target_steps} steps"
+    print_text(f"{card.experiment} {run.name}: {result.imported.rows} rows of {path}, {steps}")
+    for note in result.imported.notes:
         print_text(f"  note: {note}")
     return 0
+
+
+def _read(card: ImportCard, started: Started) -> tuple[ReadRun, FailureClass | None]:
+    """What the source gives; of a failure the hole that a page shows: no rows, and why."""
+    path = Path(card.source.path)
+    try:
+        source = read_run(card, started)
+        if file_digest(path) != card.source.sha256:
+            raise Unreadable("still_written", path=path)
+    except (Exception, KeyboardInterrupt) as caught:
+        failure, error = classify(caught)
+        return unusable(card, started, error), failure
+    return source, None
 
 
 def collect_again(folder: Path, runs: Sequence[Path]) -> None:
@@ -81,12 +92,12 @@ def _again(run: RunFolder, copy: RunFolder) -> str:
         return "unread"
     if started is None or outcome.card_id != card_id(card) or outcome.failure not in (None, "data"):
         return "unread"  # another difference says why, or the import was interrupted
-    path = Path(card.source.path)
-    if not path.exists():
+    if not all(Path(source.path).exists() for source in card.sources):
         return "absent"
-    if file_digest(path) != card.source.sha256:
+    if any(file_digest(Path(source.path)) != source.sha256 for source in card.sources):
         return "changed"
     make_folder(copy.root)
+    card = furthest_last(card)[-1]
     try:
         source = read_run(card, started)
         outcome = outcome_of(card, source)

@@ -197,3 +197,22 @@ def test_a_folder_in_a_snapshot_s_place_costs_that_run_only(project):
     pins = lock(Inputs().document).snapshots
     assert sorted(map(Path, pins)) == [FOLDER / f"{name}.jsonl" for name in ("shaped-s1", "zero-s1", "zero-s2")]
     assert sorted(path.name for path in FOLDER.iterdir()) == ["shaped-s1.jsonl", "shaped-s2.jsonl", "zero-s1.jsonl", "zero-s2.jsonl"]
+
+
+def test_all_tries_of_a_run_are_fetched_and_counted(project, capsys):
+    """12 of 27 runs of the study finished; here 4 of 6, two of which died before their twentieth step."""
+    tries = runs() | {"team/prover/a0": rising(0.02, 7, state="crashed"), "team/prover/b0": Run([], state="failed")}
+    make(project, "wanted", SPEC.replace("{shaped-s1: a1,", "{shaped-s1: [a0, a1],").replace("zero-s2: b2", "zero-s2: [b2, b0]"))
+    with wandb(tries) as server:
+        ended = octavo(server, "--update")
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(
+        [*(f"{name}-s{seed}.jsonl" for name in ("shaped", "zero") for seed in (1, 2)), "shaped-s1.2.jsonl", "zero-s2.2.jsonl"]
+    )
+    folder = compiled("wanted")
+    run(folder)
+    finished = findings(folder)["experiment/attempts/finished"]
+    assert (finished["k"], finished["n"]) == (4, 6)
+    assert all(health(folder, name)["state"] == "finished" for name in ("shaped-s1", "shaped-s2", "zero-s1", "zero-s2"))
+    make(project, "wanted", SPEC.replace("{shaped-s1: a1,", "{shaped-s1: [a1, a0],").replace("zero-s2: b2", "zero-s2: [b2, b0]"))
+    assert octavo(None).returncode == 1 and "E493" in octavo(None).stderr, "the snapshots lie in the order of the ids"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.contracts.artifact import write
+from stages.contracts.artifact import now, write
 from stages.contracts.attempt import FailureClass, Outcome, Started
-from stages.contracts.import_card import ImportCard, Imported, ReadCard, SourceCard
+from stages.contracts.import_card import ImportCard, Imported, ReadCard, SourceCard, ending
 from stages.contracts.layout import RunFolder
 from stages.train.imports.binary import read_tensorboard, read_wandb_file
 from stages.train.imports.log import Log, Unreadable, sentence
@@ -39,6 +39,8 @@ class ReadRun:
     imported: Imported
     history: list[dict[str, object]] = field(default_factory=list)
     steps_done: int = 0
+    finished: str = ""
+    """What the source says of a run that ended well, be it before its target."""
     failed: str = ""
     """What the source says of a run that did not end well."""
     running: str = ""
@@ -65,17 +67,46 @@ def read_run(card: ImportCard, started: Started) -> ReadRun:
         done = step_count(summary, card.read.steps_done) or 0
         values = {"summary": summary_values(summary, card.read), "nonfinite_from": nonfinite_from(summary, card.read)}
         record = Mapped(record={**nothing().record, "last_step": done or None, **values})
-        return ReadRun(import_record(card, started, record, done >= target), steps_done=done)
+        ends = _state(summary.get(card.read.state), card) if card.read.state else {}
+        finished, failed, running = (ends.get(kind, "") for kind in ("finished", "failed", "running"))
+        is_end_known = not running and (done >= target or bool(finished or failed))
+        return ReadRun(import_record(card, started, record, is_end_known), [], done, finished, failed, running)
     log = read_log(path, card.read)
+    if card.read.state:
+        logged = log.logged(card.read.state).dropna()
+        for kind, words in _state(logged.iloc[-1] if len(logged) else None, card).items():
+            setattr(log, kind, words)
     log.notes += _config_notes(log, card)
     history = map_log(log, card.read, target, started.attempt)
     if not history.rows:
         raise Unreadable("no_mapped_row", path=path)
-    is_end_known = not log.running and (log.steps_done is not None or bool(log.failed) or history.last >= target)
+    is_end_known = not log.running and (log.steps_done is not None or bool(log.finished or log.failed) or history.last >= target)
     done = max(history.last, log.steps_done or 0)
     is_short = log.steps_done is not None and done < target
     failed = log.failed or (f"its own state says {done} of {target} steps" if is_short else "")
-    return ReadRun(import_record(card, started, history, is_end_known), history.rows, done, failed, log.running)
+    return ReadRun(import_record(card, started, history, is_end_known), history.rows, done, log.finished, failed, log.running)
+
+
+def _state(word: object, card: ImportCard) -> dict[str, str]:
+    """What a word of the source says of a run's end, by a field of ReadRun; nothing for a word that is not known."""
+    kind = ending(word)
+    return {} if kind == "unknown" else {kind: f"`{card.read.state}` says `{str(word)[:40]}`"}
+
+
+def furthest_last(card: ImportCard) -> list[ImportCard]:
+    """One card a log of the run, each with that log as its source. Last the one that counts: with the most steps; of equals one that
+    finished, then the later one of the spec. Logs that cannot be read come first."""
+    each = [card.model_copy(update={"source": source}) for source in card.sources]
+    return sorted(each, key=_progress) if card.others else each
+
+
+def _progress(card: ImportCard) -> tuple[int, bool]:
+    nobody = {"attempt": "", "number": 1, "at": now(), "card_id": "", "commit": None, "host": "", "devices": (), "versions": {}}
+    try:
+        run = read_run(card, Started.model_validate({**nobody, "sandbox": "", "resumed_from": None}))
+    except (Unreadable, OSError):
+        return -1, False
+    return run.steps_done, outcome_of(card, run).finished
 
 
 def unusable(card: ImportCard, started: Started, error: str) -> ReadRun:
@@ -107,8 +138,11 @@ def _shown(value: Any) -> str:
 def import_record(card: ImportCard, started: Started, history: Mapped, is_end_known: bool, source: SourceCard | None = None) -> Imported:
     """The record of what was read. `source`: where it is not the card's."""
     identity = {"card_id": started.card_id, "attempt": started.attempt}
-    steps = "known" if is_end_known else "unknown"
-    return Imported(**identity, source=source or card.source, read=card.read, steps=steps, **history.record)
+    steps, record = "known" if is_end_known else "unknown", history.record
+    if card.others:
+        counts = sentence("furthest", count=len(card.sources), path=card.source.path)
+        record = {**record, "notes": (*record.get("notes", ()), counts)}
+    return Imported(**identity, source=source or card.source, read=card.read, steps=steps, **record)
 
 
 def outcome_of(card: ImportCard, run: ReadRun, failure: FailureClass | None = None) -> Outcome:
@@ -118,7 +152,7 @@ def outcome_of(card: ImportCard, run: ReadRun, failure: FailureClass | None = No
     return Outcome(
         card_id=run.imported.card_id,
         attempt=run.imported.attempt,
-        finished=is_end_known and not run.failed and run.steps_done >= card.target_steps,
+        finished=is_end_known and not run.failed and (bool(run.finished) or run.steps_done >= card.target_steps),
         steps_done=run.steps_done,
         target_steps=card.target_steps,
         failure=failure,

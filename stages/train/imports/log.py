@@ -54,6 +54,8 @@ class Log:
     """The last step, as the trainer itself says; None when the log merely ends."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Numbers and switches of the run's config; empty when the log has none."""
+    finished: str = ""
+    """What the source says of a run that ended well, such as `W&B says finished`."""
     failed: str = ""
     """What the source says of a run that did not end well, such as `exit code 1`."""
     running: str = ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.contracts.files import require_few
-from stages.contracts.import_card import ENDED_BADLY, PART, RUNNING, SNAPSHOT, pattern_names
+from stages.contracts.import_card import PART, SNAPSHOT, ending, pattern_names
 from stages.train.imports.log import (
     WANDB_STEP,
     Log,
@@ -139,9 +139,11 @@ def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:
     state, left_out = head.get("state"), sorted(head.get("left_out", []))
     log.settings = head.get("config", {})
     log.no_numbers(left_out)
-    if state in ENDED_BADLY:
+    if ending(state) == "finished":
+        log.finished = f"W&B says `{state}`"
+    elif ending(state) == "failed":
         log.failed = f"W&B says `{state}`"
-    elif state in RUNNING:
+    elif ending(state) == "running":
         log.running = f"W&B said `{state}` when the snapshot was made"
         log.notes.append(sentence("still_running", running=log.running))
     log.notes += [sentence("left_out", names=shortened(left_out))] if left_out else []

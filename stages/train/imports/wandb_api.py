@@ -26,6 +26,8 @@ from stages.contracts.files import load_table, write_text
 from stages.contracts.import_card import SNAPSHOT, Answer, Ask, Fault
 from stages.train.imports.log import NoNumber, Unreadable, flat, number
 
+NO_HISTORY = -1
+"""Last step at W&B of a run that ended before its first log."""
 _SECRET = re.compile(r"(?:api|access|private|auth)[._-]?key|secret|passw|pwd|credential|(?:^|[._-])(?:auth|access|api)?[._-]?token$", re.I)
 _STATUS = re.compile(r"(?:returned error|HTTP|status(?: code)?)[ :]+(?P<status>[1-5][0-9]{2})\b")
 _FAULTS: list[tuple[str, str, Fault, str]] = load_table(Path(__file__).with_suffix(".yaml"))
@@ -81,9 +83,9 @@ def fetch(run: Any, path: Path) -> int:
         if rows.setdefault(step, cells) != cells:
             raise Unreadable("scan_twice", step=step)
         left_out |= {name for name, _ in flat(row)} - set(cells)
-    if not rows:
+    if not rows and last != NO_HISTORY:
         raise Unreadable("scan_empty", run=run.id, last=last)
-    if isinstance(last, int) and max(rows) < last:
+    if isinstance(last, int) and max(rows, default=NO_HISTORY) < last:
         raise Unreadable("scan_short", run=run.id, step=max(rows), last=last)
     head = {
         "schema": SNAPSHOT,
