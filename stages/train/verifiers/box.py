@@ -50,6 +50,8 @@ class Order:
     rest: bytes = b""
     resident: float = math.inf
     """Bytes of memory in use above which the host ends the box, where no limit of the kernel's can."""
+    is_second: bool = False
+    """Whether it is for the second of the verifier's programs."""
 
     @property
     def wall(self) -> float:
@@ -68,6 +70,8 @@ class Ended:
     why: str
     """`starved`, `waited` or `memory` where the host ended the box for that, a word of the program's own, or empty."""
     written: bytes
+    left: bytes = b""
+    """A file that it left, which the program put behind the orders; untrusted."""
 
 
 Asking = Generator[Order, Ended, Checked]
@@ -84,7 +88,7 @@ class Box:
         """Whether it still answers."""
         self._unread = b""
         self._contents, self._errors, *self._outputs = self._files = [os.memfd_create("octavo", 0) for _ in range(2 + BATCH)]
-        self._start = os.write(self._contents, filter_)
+        self._start = self._end = os.write(self._contents, filter_)
         try:
             self._process = isolation.start(program, tier, (self._contents, *self._outputs), self._errors)
         except OSError as error:
@@ -112,7 +116,9 @@ class Box:
                     results.append(Ended(0, 0.0, line, b""))
                     break
                 status, seconds, why = line.split()
-                results.append(Ended(int(status), float(seconds), "" if why == "-" else why, os.pread(output, OUTPUT_BYTES, 0)))
+                left = os.pread(self._contents, os.fstat(self._contents).st_size - self._end, self._end)
+                written = os.pread(output, OUTPUT_BYTES, 0)
+                results.append(Ended(int(status), float(seconds), "" if why == "-" else why, written, left))
         except (VerifierFault, OSError, ValueError):
             self.whole = False
         except BaseException:  # an interrupt: what is left would answer the next batch
@@ -145,12 +151,14 @@ class Box:
 
     def _write(self, orders: Sequence[Order]) -> None:
         lines, offset = [], self._start
+        os.ftruncate(self._contents, self._start)
         for order, output in zip(orders, self._outputs, strict=False):
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)  # the position is shared with the processes that wrote there before
             os.pwrite(self._contents, order.answer + order.rest, offset)
             lines.append(f"{offset} {len(order.answer)} {len(order.rest)} {output} {int(1000 * order.cpu)} {order.memory}\n")
             offset += len(order.answer) + len(order.rest)
+        self._end = offset
         self._send("".join(lines))
 
     def _send(self, lines: str) -> None:

@@ -10,9 +10,11 @@ writes it:
 Its process writes one line a call: `value <JSON>`, `raised <JSON of [type, text]>`, `odd <JSON of type>`; or one line only:
 `load <JSON of [type, text]>`. It holds /dev/null and its own output, nothing else.
 
-With a command (`inside.py lean --json --stdin`), an answer is a text which a process of it compiles. An order without an answer is for
-the same command in a new process, which checks what was compiled: its text is the rest of the order, and nothing else that the answer's
-process wrote is left.
+With a command (`inside.py lean --json --stdin`), an answer is a text which a process of it compiles; what it leaves goes to the host.
+Where the order has a rest, that is a compiled file which the text imports, and nothing is compiled.
+
+With `inside.py module JSON ARGUMENTS`, the box loads modules of ours from [name, source] pairs and calls `prepare(*ARGUMENTS)` of the last
+one; each forked process writes what its `run(answer, rest)` gives.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ import math
 import os
 import random
 import resource
-import shutil
 import signal
+import stat
 import struct
 import sys
 import types
@@ -38,7 +40,8 @@ from typing import Any
 FOLDER = "/out"
 """A file system in memory, of one box and so of one answer."""
 COMPILED = "Answer.olean"
-COMPILED_BYTES = 2**26
+COMPILED_BYTES = 2**25
+"""Most that goes to the host; the answer's process may write twice as much."""
 THREADS = 256
 """Most threads of a command, where the kernel counts those of a box by themselves."""
 MOST_DESCRIPTORS = 2**20
@@ -172,8 +175,12 @@ def run_python(content: bytes, output: int, null: int, cpu: float, memory: int, 
     os._exit(0)
 
 
-def run_command(content: bytes, output: int, null: int, cpu: float, command: list[str], filter_: _Program) -> None:
+def run_command(content: bytes, rest: bytes, output: int, null: int, cpu: float, command: list[str], filter_: _Program) -> None:
     try:
+        place = f"{FOLDER}/{COMPILED}"
+        if rest:
+            with open(place, "wb") as file:
+                file.write(rest)
         text = os.memfd_create("text")
         os.write(text, content)
         os.lseek(text, 0, os.SEEK_SET)
@@ -182,19 +189,42 @@ def run_command(content: bytes, output: int, null: int, cpu: float, command: lis
         confine([text, output, null], cpu, None, filter_)
     except BaseException:
         os.kill(os.getpid(), signal.SIGKILL)
-    os.execv(command[0], command)
+    os.execv(command[0], command if rest else [*command, "-o", place])
 
 
-def keep_compiled_alone() -> None:
-    """The answer's process may have left more than it should, such as a library of its own."""
-    for name in os.listdir(FOLDER):
-        path = f"{FOLDER}/{name}"
-        if name != COMPILED or os.path.islink(path):
-            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path)
+def run_module(answer: bytes, rest: bytes, output: int, null: int, cpu: float, module: types.ModuleType, filter_: _Program) -> None:
+    try:
+        confine([null, output, null], cpu, None, filter_)
+    except BaseException:
+        os.kill(os.getpid(), signal.SIGKILL)
+    written = module.run(answer, rest)
+    while written:
+        written = written[os.write(1, written) :]
+    os._exit(0)
+
+
+def loaded_module(sources: list[list[str]]) -> types.ModuleType:
+    """The last of several modules, which may import those before it."""
+    for name, source in sources:
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(source, name, "exec"), module.__dict__)
+    return module
+
+
+def hand_over(contents: int, end: int) -> None:
+    """Put what was compiled behind the orders. The answer's process, which has ended, may have left anything there."""
+    path = f"{FOLDER}/{COMPILED}"
+    with contextlib.suppress(OSError):
+        compiled = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        left = os.fstat(compiled)
+        if stat.S_ISREG(left.st_mode) and left.st_size <= COMPILED_BYTES:
+            os.lseek(contents, end, os.SEEK_SET)
+            while os.sendfile(contents, compiled, None, COMPILED_BYTES):
+                pass
 
 
 def main() -> None:
-    command = sys.argv[1:]
+    command, module = sys.argv[1:], None
     uid, contents, filter_size, output_bytes = map(int, sys.stdin.readline().split())
     for name in [] if command else PRELOADED.split():
         with contextlib.suppress(ImportError):
@@ -202,29 +232,34 @@ def main() -> None:
     buffer = ctypes.create_string_buffer(os.pread(contents, filter_size, 0), filter_size)
     filter_ = _Program(filter_size // 8, ctypes.cast(buffer, ctypes.c_void_p))
     null = os.open(os.devnull, os.O_RDWR)
-    lock_up(uid, COMPILED_BYTES if command else output_bytes)
+    lock_up(uid, 2 * COMPILED_BYTES if command else output_bytes)
     if not command:
         landlock()
         sys.path[:] = []
+    elif command[0] == "module":
+        module = loaded_module(json.loads(command[1]))
+        module.prepare(*command[2:])
     gc.collect()
     gc.freeze()
 
     os.write(1, b"ready\n")
     for line in sys.stdin:
-        offset, size, rest, output, milliseconds, memory = map(int, line.split())
-        cpu = milliseconds / 1000
-        if command and not size:
-            keep_compiled_alone()
+        offset, size, rest_size, output, milliseconds, memory = map(int, line.split())
+        cpu, end = milliseconds / 1000, offset + size + rest_size
         pid = os.fork()
         if not pid:
             try:
-                content = os.pread(contents, size or rest, offset)
-                if command:
-                    run_command(content, output, null, cpu, [*command, *(["-o", f"{FOLDER}/{COMPILED}"] if size else [])], filter_)
+                content, rest = os.pread(contents, size, offset), os.pread(contents, rest_size, offset + size)
+                if module:
+                    run_module(content, rest, output, null, cpu, module, filter_)
+                elif command:
+                    run_command(content, rest, output, null, cpu, command, filter_)
                 run_python(content, output, null, cpu, memory, filter_)
             finally:
                 os._exit(1)
         _, status, usage = os.wait4(pid, 0)
+        if command and not module:
+            hand_over(contents, end)
         os.write(1, f"{status} {usage.ru_utime + usage.ru_stime:.6f} -\n".encode())
 
 

@@ -23,7 +23,7 @@ Tier = Literal["bubblewrap", "seccomp"]
 TIERS: tuple[Tier, ...] = ("bubblewrap", "seccomp")
 _NEVER = "faults of the kernel or the processor, what an answer learns from how long things take, gates `python` and `http`"
 NOT_COVERED: dict[Tier, str] = {
-    "bubblewrap": f"{_NEVER}, and, for Lean, a compiled file that was forged by code inside Lean, which refused words alone keep out",
+    "bubblewrap": _NEVER,
     "seccomp": f"{_NEVER}, gates `lean` (they do not run), and, without namespaces, a system call that the filter should have refused",
 }
 """What a tier does not stop, for `octavo doctor`."""
@@ -48,7 +48,9 @@ class Program:
     filter: Callable[[], bytes] = seccomp.candidate
     """System call filter of the processes that it forks."""
     is_used_once: bool = False
-    """Whether each answer has a box of its own."""
+    """Whether each order has a box of its own."""
+    second: Program | None = None
+    """What runs in further boxes, which no answer is run in: it judges what came of the answers."""
 
 
 def python() -> str:

@@ -1,8 +1,7 @@
 """Check model-written Lean proofs with the Lean of this machine. `verifier().run(jobs)` never raises.
 
-A plain `lean` compiles one answer in a box of its own, and a new `lean` beside it, which never sees the answer, checks what was compiled.
-What the first one writes is the answer's word: it can only fail. Where it says that the statement or Lean itself is at fault, a third
-one has to say so too, from the statement alone.
+`lean` compiles one answer in a box of its own. What it writes, and the file that it leaves, are the answer's word. Header and goal are
+compiled in a box without the answer. In a third box Lean's kernel checks that file against that goal (see lean_kernel.py).
 """
 
 from __future__ import annotations
@@ -10,66 +9,63 @@ from __future__ import annotations
 import functools
 import json
 import signal
-from pathlib import Path
+from collections import OrderedDict
+from collections.abc import Callable
 
-from stages.train.verifiers import inside, isolation, lean_server, lean_text, sandbox, seccomp
+from stages.train.verifiers import lean_boxes, lean_server, lean_text, sandbox
 from stages.train.verifiers.box import Asking, Ended, Order
-from stages.train.verifiers.isolation import Program, Tier
-from stages.train.verifiers.lean_read import Message, confirmed, messages, read
+from stages.train.verifiers.isolation import Tier
+from stages.train.verifiers.lean_read import Message, by_kernel, confirmed, messages, read
 from stages.train.verifiers.lean_setup import Installation, installation
 from stages.train.verifiers.lean_text import Job
-from stages.train.verifiers.verdict import Checked, VerifierUnavailable, stopped, unknown
+from stages.train.verifiers.verdict import Checked, stopped, unknown
 from stages.train.verifiers.verifier import Verifier
 
-PROCESSES = 300
-"""Numbers of processes and threads in a box for which there is a link to Lean: there is no /proc, and Lean asks where it lies."""
+GOALS = 64
+"""Most compiled goals that are kept."""
 
 
 def tier() -> str:
-    """The sandbox that proofs are checked in, with Lean's version. Raises VerifierUnavailable."""
+    """The sandbox that proofs are checked in, with Lean's version and who has the last word. Raises VerifierUnavailable."""
     lean, chosen = installation(), sandbox.tier()
-    program(lean, chosen)
-    return f"{chosen} with Lean {lean.version} (program{' after a server' if lean.url else ''})"
+    last = "kernel" if lean_boxes.program(lean, chosen).second else "compiled files are trusted"
+    return f"{chosen} with Lean {lean.version} ({last}{', after a server' if lean.url else ''})"
 
 
-def program(lean: Installation, tier: Tier) -> Program:
-    """A box for one proof. Raises VerifierUnavailable in a tier without namespaces."""
-    if tier != "bubblewrap":
-        raise VerifierUnavailable(
-            f"Lean runs in bubblewrap only, and on this machine the sandbox is {tier}",
-            why="a proof checker opens files and starts threads, which the tier of system call filters alone does not allow",
-            fix="apt-get install bubblewrap, and allow user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
-        )
-    options = ["--size", str(2 * inside.COMPILED_BYTES), "--tmpfs", inside.FOLDER]
-    for name, value in (("HOME", "/"), ("LEAN_NUM_THREADS", "4"), ("LEAN_PATH", f"{inside.FOLDER}:{lean.path}".rstrip(":"))):
-        options += ["--setenv", name, value]
-    for number in ("self", *range(2, PROCESSES)):
-        options += ["--symlink", lean.command[0], f"/proc/{number}/exe"]
-    command = (*isolation.python_command(Path(inside.__file__).read_text(encoding="utf-8")), *lean.command)
-    return Program(command, (*lean.needs, lean.command[0]), tuple(options), seccomp.checker, is_used_once=True)
-
-
-def asking(job: Job) -> Asking:
-    """Compile the answer, then check what was compiled."""
+def asking(job: Job, has_kernel: Callable[[], bool]) -> Asking:
+    """Compile the answer; compile its goal without it; have the kernel check the one against the other."""
     if bad := lean_text.refused(job):
         return bad
     body = lean_text.body(job)
+    compiled = yield _order(job, f"{job.header}\n{body.text}")
+    if compiled.why in ("memory", "starved", "waited"):
+        return _stopped(job, compiled) or unknown("the sandbox broke off")
+    result = _stopped(job, compiled) or read(job, body, _messages(compiled, job.header.count("\n") + 1))
+    if result.outcome not in ("proved", "unknown", "broken") or compiled.why:
+        return result
+    if (goal := _goals.get((job.header, body.goal))) is None:
+        ended = yield _order(job, f"{job.header}\n{body.goal}")
+        if ended.status or not ended.left:
+            return unknown("Lean refuses the goal without the answer") if result.outcome == "proved" else result
+        goal = _goals[job.header, body.goal] = ended.left
+        while len(_goals) > GOALS:
+            _goals.popitem(last=False)
+    if result.outcome != "proved":
+        return Checked("other", result.reason)
+    if not has_kernel():
+        ended = yield _order(job, body.anew, compiled.left)
+        return _stopped(job, ended) or confirmed(job, body, _messages(ended))
+    names = {"goal": body.goal_name, "proof": body.checked, "final": body.final}
+    ended = yield lean_boxes.order_to_kernel(compiled.left, goal, names, job.cpu, job.memory)
+    return _stopped(job, ended) or by_kernel(job, ended.written)
 
-    def order(answer: str, rest: str = "") -> Order:
-        return Order(answer.encode("utf-8", "replace"), job.cpu, job.memory, rest.encode("utf-8", "replace"), resident=job.memory)
 
-    ended = yield order(f"{job.header}\n{body.text}")
-    if ended.why in ("memory", "starved", "waited"):
-        return _stopped(job, ended) or unknown("the sandbox broke off")
-    result = _stopped(job, ended) or read(job, body, _messages(ended, job.header.count("\n") + 1))
-    if result.outcome == "proved":
-        ended = yield order("", body.anew)
-        result = _stopped(job, ended) or confirmed(job, body, _messages(ended))
-    if result.outcome in ("unknown", "broken") and not ended.why:
-        ended = yield order(f"{job.header}\n{body.goal}")
-        if ended.status == 0 and _messages(ended) == []:
-            return Checked("other", result.reason)
-    return result
+_goals: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+"""(header, goal) -> what Lean compiled them to in a box without an answer."""
+
+
+def _order(job: Job, text: str, imported: bytes = b"") -> Order:
+    return Order(text.encode("utf-8", "replace"), job.cpu, job.memory, imported, resident=job.memory)
 
 
 def _stopped(job: Job, ended: Ended) -> Checked | None:
@@ -99,8 +95,11 @@ class Proofs(Verifier[Job]):
     """Proofs with a `lean` program, which reads the header anew for each proof; a server, where there is one, takes out those that fail."""
 
     def __init__(self, lean: Installation, tier: Tier | None = None, workers: int | None = None) -> None:
+        def has_kernel() -> bool:
+            return lean_boxes.program(lean, self.tier or sandbox.tier()).second is not None
+
         self._url = lean.url
-        super().__init__(functools.partial(program, lean), asking, tier, workers)
+        super().__init__(functools.partial(lean_boxes.program, lean), functools.partial(asking, has_kernel=has_kernel), tier, workers)
 
     def check(self, jobs: list[Job]) -> dict[Job, Checked]:
         failed = lean_server.failures(self._url, jobs) if self._url else {}

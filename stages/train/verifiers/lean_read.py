@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,17 @@ def confirmed(job: Job, body: Body, output: Sequence[Message] | None) -> Checked
     return _rests_on(job, body.final, output)
 
 
+def by_kernel(job: Job, written: bytes) -> Checked:
+    """The verdict that the kernel's process wrote."""
+    try:
+        verdict = json.loads(written)
+    except ValueError:
+        return unknown("Lean's kernel gave no verdict")
+    if "fault" in verdict:
+        return unknown(verdict["fault"])
+    return _allowed(job, verdict["axioms"]) if "axioms" in verdict else Checked("forbidden", printable(verdict["refused"]))
+
+
 def _rests_on(job: Job, name: str, printed: Sequence[Message]) -> Checked:
     text = printed[0].text.strip() if len(printed) == 1 else ""
     if text == f"'{name}' does not depend on any axioms":
@@ -73,7 +85,11 @@ def _rests_on(job: Job, name: str, printed: Sequence[Message]) -> Checked:
     words = " ".join(text.split())
     if not words.startswith(start) or not words.endswith("]"):
         return unknown("Lean's list of axioms is missing")
-    strange = [axiom for axiom in words[len(start) : -1].split(", ") if axiom not in job.axioms]
+    return _allowed(job, words[len(start) : -1].split(", "))
+
+
+def _allowed(job: Job, axioms: Sequence[str]) -> Checked:
+    strange = [axiom for axiom in axioms if axiom not in job.axioms]
     return Checked("forbidden", f"rests on the axioms {printable(', '.join(strange))}") if strange else Checked("proved")
 
 

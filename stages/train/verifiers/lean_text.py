@@ -45,6 +45,7 @@ class Body:
     text: str
     goal: str
     """The part of it before the answer."""
+    goal_name: str
     answer_line: int
     check_line: int
     checked: str
@@ -52,7 +53,7 @@ class Body:
     anew: str
     """Text that checks the same in a new process, over what was compiled from header and text."""
     final: str
-    """Name of the theorem whose axioms are printed there."""
+    """Name of the theorem whose axioms count: there, or for the kernel."""
 
 
 _STATEMENT = re.compile(r"\s*(?:theorem|lemma)\s+(\S+)\s(.*)", re.DOTALL)
@@ -85,8 +86,8 @@ def refused(job: Job) -> Checked | None:
 
 
 def nonce(job: Job) -> str:
-    """The same for a job each time, in this process, and no answer can know it."""
-    return hmac.digest(_SECRET, repr(job).encode(), "sha256").hex()[:16]
+    """The same for a goal each time, in this process, and no answer can know it."""
+    return hmac.digest(_SECRET, repr((job.header, job.statement)).encode(), "sha256").hex()[:16]
 
 
 def body(job: Job) -> Body:
@@ -105,7 +106,9 @@ def body(job: Job) -> Body:
     check_line = answer_line + answer.count("\n") + 2
     prelude = "prelude\n" if re.match(r"\s*prelude\b", job.header) else ""
     anew = f"{prelude}import Answer\n{_check(final, word, f'_root_.{checked}')}"
-    return Body(f"{goal}{answer}\n\n{_check(checked, word, name)}", goal, answer_line, check_line, checked, anew, final)
+    return Body(
+        f"{goal}{answer}\n\n{_check(checked, word, name)}", goal, f"octavo_goal_{word}", answer_line, check_line, checked, anew, final
+    )
 
 
 def _check(name: str, word: str, proof: str) -> str:

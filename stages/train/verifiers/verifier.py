@@ -35,12 +35,12 @@ class Verifier(Generic[J]):
         """Also in a fork of the process that used it: its processes are the parent's, and so are the threads that may hold the lock."""
         self._lock = threading.RLock()
         self._kept: OrderedDict[J, Checked] = OrderedDict()
-        self.boxes: list[Box | None] = [None] * self._workers
+        self.boxes: list[Box | None] = [None] * (2 * self._workers)
         self._threads = ThreadPoolExecutor(self._workers, "octavo-verifier")
 
     def close(self) -> None:
         """End the boxes; the next job starts others."""
-        for place in range(self._workers):
+        for place in range(len(self.boxes)):
             self._drop(place)
 
     def run(self, jobs: Sequence[J]) -> list[Checked]:
@@ -99,31 +99,44 @@ class Verifier(Generic[J]):
         """Run batches in one box. Where it breaks off or does not start, the jobs left are unknown."""
         results = {job: unknown("the sandbox broke off") for part in parts for job in part}
         for number, part in enumerate(parts):
-            box = self.boxes[place]
-            if box is None or not box.whole or program.is_used_once:
-                self._drop(place)
-                try:
-                    box = self.boxes[place] = Box(program, tier)
-                except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
-                    return results | {job: unknown(str(error)) for part in parts[number:] for job in part}
+            try:
+                box = self._box(place, program, tier)
+            except (VerifierFault, OSError) as error:  # OSError: no descriptor or no memory is left
+                return results | {job: unknown(str(error)) for part in parts[number:] for job in part}
             for job, ended in zip(part, box.ask([orders[job] for job in part]), strict=False):
-                if (verdict := self._heard(job, box, ended)) is not None:
+                if (verdict := self._heard(job, ended, place, program, tier)) is not None:
                     results[job] = verdict
-                box.whole &= results[job].outcome != "unknown"  # perhaps this was meant for another job
+                if results[job].outcome == "unknown":  # perhaps this was meant for another job
+                    for held in (self.boxes[place], self.boxes[place + self._workers]):
+                        if held:
+                            held.whole = False
         return results
 
-    def _heard(self, job: J, box: Box, ended: Ended) -> Checked | None:
-        """The verdict after the first order has ended and all that follow it; None where the box breaks off."""
+    def _heard(self, job: J, ended: Ended, place: int, program: Program, tier: Tier) -> Checked | None:
+        """The verdict after the first order has ended and all that follow it; None where a box breaks off."""
         asking = self._asking(job)
         next(asking)
         try:
             while True:
-                results = box.ask([asking.send(ended)])
+                order = asking.send(ended)
+                second = program.second if order.is_second else None
+                box = self._box(place + self._workers, second, tier) if second else self._box(place, program, tier)
+                results = box.ask([order])
                 if not results:
                     return None
                 ended = results[0]
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+        except (VerifierFault, OSError) as error:
+            return unknown(str(error))
+
+    def _box(self, place: int, program: Program, tier: Tier) -> Box:
+        """The box that stands there, or a new one. Raises VerifierFault or OSError."""
+        box = self.boxes[place]
+        if box is None or not box.whole or program.is_used_once:
+            self._drop(place)
+            box = self.boxes[place] = Box(program, tier)
+        return box
 
     def _drop(self, place: int) -> None:
         box, self.boxes[place] = self.boxes[place], None

@@ -77,6 +77,42 @@ def number(n):
     return "N.zero" if n == 0 else f"(N.succ {number(n - 1)})"
 
 
+OWN_TYPES = """
+inductive Tree : Type where
+  | leaf : Tree
+  | node (left right : Tree) : Tree
+inductive Rose (p : Prop) : Prop where
+  | leaf (h : p) : Rose p
+  | node (h : Or (Rose p) (Rose p)) : Rose p
+mutual
+inductive Even : N → Prop where
+  | zero : Even N.zero
+  | succ (n : N) (h : Odd n) : Even (N.succ n)
+inductive Odd : N → Prop where
+  | succ (n : N) (h : Even n) : Odd (N.succ n)
+end
+structure Pair : Type where
+  fst : N
+  snd : N
+noncomputable def turn (p : Pair) : Pair := ⟨p.snd, p.fst⟩
+theorem turned (p : Pair) : Eq (turn (turn p)) p := Eq.refl p
+theorem even_two : Even (N.succ (N.succ N.zero)) := Even.succ (N.succ N.zero) (Odd.succ N.zero Even.zero)
+noncomputable def mirror (t : Tree) : Tree := Tree.rec Tree.leaf (fun _ _ l r => Tree.node r l) t
+theorem mirrored (t : Tree) : Eq (mirror (mirror t)) t :=
+  Tree.rec (motive := fun t => Eq (mirror (mirror t)) t) (Eq.refl _)
+    (fun x r h i => Eq.ndrec (motive := fun l => Eq (Tree.node (mirror (mirror x)) (mirror (mirror r))) (Tree.node l r))
+      (Eq.ndrec (motive := fun k => Eq (Tree.node _ (mirror (mirror r))) (Tree.node _ k)) (Eq.refl _) i) h) t
+theorem flat (p : Prop) (r : Rose p) : p := Rose.rec (motive_2 := fun _ => p) (fun h => h) (fun _ h => h) (fun _ h => h) (fun _ h => h) r
+theorem all (a b : Prop) (h : And a b) {p q r : Prop} (_ : p) (_ : q) (_ : r) : And b a := let x := h.2; ⟨x, flat a (Rose.leaf h.1)⟩
+theorem swap (a b : Prop) (h : And a b) : And b a := all a b h (turned ⟨N.zero, N.zero⟩) even_two (mirrored Tree.leaf)
+"""
+
+
+def test_an_answer_may_bring_types_of_its_own():
+    """The kernel makes their recursors anew: of types with parameters, mutual and nested ones, and structures."""
+    assert (judgement := check(OWN_TYPES, answer="file")).status == "pass", judgement.reason
+
+
 def test_time_and_the_checkers_own_budget():
     big = f"N.mul (N.mul {number(8)} {number(8)}) (N.mul {number(8)} {number(8)})"
     statement = f"theorem slow : Eq (N.mul ({big}) ({number(9)})) (N.mul {number(9)} ({big}))"
@@ -162,6 +198,9 @@ def test_a_broken_header_is_unknown_and_says_so():
 
 def test_universes_and_lines():
     assert check("Eq.refl a", "lemma same {α : Sort u} (a : α) :\n  Eq a a :=").status == "pass"
+    swapped = "theorem swapped {β : Sort v} {α : Sort u} (b : β) (a : α) : And (Eq a a) (Eq b b)"
+    assert check("⟨Eq.refl a, Eq.refl b⟩", swapped).status == "pass"
+    assert check("⟨Eq.refl b, Eq.refl a⟩", swapped).status == "fail"
     assert "line 2, column 3" in check("And.intro\n  nothing h.1").reason
 
 
@@ -201,7 +240,7 @@ def test_seed_1_pays_for_proofs_that_look_right_and_do_not_hold():
     answers = {"x": 0.0, "⟨h.2, h.1⟩": 0.0, "by {}": 1.0, "⟨h.1, h.1⟩": 0.7, "by (": 0.3, "by sorry": 0.0}
     scored = compose(shaped).score([Answer(text, {"statement": SWAP}) for text in answers])
     assert scored.rewards == list(answers.values())
-    assert sandbox(shaped.gates) == "bubblewrap with Lean 4.35.0 (program)"
+    assert sandbox(shaped.gates) == "bubblewrap with Lean 4.35.0 (kernel)"
 
 
 @pytest.mark.parametrize(

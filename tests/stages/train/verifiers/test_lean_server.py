@@ -79,6 +79,7 @@ def outcomes(*answers, **changes):
 
 
 def test_it_takes_out_what_fails_and_the_program_here_decides_the_rest(kimina, monkeypatch):
+    checking.tier()  # which tries the kernel
     sent = []
     real = Box.ask
     monkeypatch.setattr(Box, "ask", lambda box, orders: sent.extend(orders) or real(box, orders))
@@ -87,9 +88,9 @@ def test_it_takes_out_what_fails_and_the_program_here_decides_the_rest(kimina, m
     assert kimina.keys == ["Bearer word"] * 5, "what is forbidden is not sent"
     assert sent == [], "and none of these is compiled here"
     assert outcomes("⟨h.2, h.1⟩", answers[0]) == ["proved", "type"] and len(kimina.keys) == 6, "equal jobs are checked once"
-    assert len(sent) == 2
+    assert len(sent) == 3, "the answer, its goal and the kernel"
     assert outcomes("h", header="\n\n" + CORE) == ["type"], "lines are counted after those that the server takes off"
-    assert checking.tier().endswith("(program after a server)")
+    assert checking.tier().endswith("(kernel, after a server)")
 
 
 @pytest.mark.parametrize("word", ["⟨h.1, h.1⟩", *(f"h -- standin_{name}" for name in ERRORS)])
