@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         if options.command not in ("new", "schema"):
             in_project()
-        if options.command in ("check", "compile", "plan", "verify", "rescore"):  # what they say rests on the project's files
+        if options.command in ("check", "compile", "plan", "verify", "rescore", "replay"):  # what they say rests on the project's files
             from compiler.commands import stand_ins
 
             stand_ins.reject()
@@ -136,8 +136,17 @@ def _parser() -> argparse.ArgumentParser:
         groups: dict[str, Any] = defaultdict(command.add_mutually_exclusive_group)
         for argument, options in arguments.items():
             group, flags = options.pop("group", None), [*options.pop("short", "").split(), argument]
+            if "type" in options:
+                options["type"] = {"positive": _positive}[options["type"]]
             (groups[group] if group else command).add_argument(*flags, **options)
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 up")
+    return number
 
 
 if __name__ == "__main__":

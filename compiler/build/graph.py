@@ -169,7 +169,8 @@ class _Stages:
         deps = (folder.draw_card, folder.conclude_card, folder.findings, *before, *histories, *healths)
         yield self._stage("analyse.draw", deps, (folder.figures,), "figures")
         cited = [ExperimentFolder(RUNS / name).findings for name in page.cited]
-        watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited)
+        replays = folder.replays if folder.replays.is_file() else None
+        watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited, replays)
         yield self._stage("publish.page", watched, (folder.page,), "the page, with the lineage of every number")
 
     def _of_runs(self, *files: Path) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from compiler.build.code_versions import append_judgement, broken_versions, changed_units, counted_units
 from compiler.build.inputs import Inputs
 from compiler.commands.git import git
+from compiler.commands.replay import replayed
 from compiler.problems import SECRET, Rejected, listed, problem
 from stages.contracts.artifact import ArtifactError, now
 from stages.contracts.code import VERSIONS, Judgement
@@ -22,14 +24,14 @@ LONGEST_REASON = 2000
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """Append the judgement, and say what to do next."""
-    print(judge(options.results, options.why, inputs.stages.root))
+    print(judge(options.results, options.why, inputs.stages.root, lambda: [_evidence(name, options) for name in options.replay]))
     print("Commit it with the change, then: octavo compile && dvc repro", file=sys.stderr)
     return 0
 
 
-def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
+def judge(results: Literal["same", "new"], why: str, root: Path, evidence: Callable[[], list[str]] = list) -> str:
     """Append a line for all units whose code changed, and say what it holds. Raises Rejected: E270 a broken file, E271 no name to sign
-    with, E471 no reason, E473 nothing changed."""
+    with, E471 no reason, E473 nothing changed, and what `evidence` raises, whose sentences the line holds."""
     reason, who = _reason(why), _author()
     tree = CodeTree(root)
     try:
@@ -40,9 +42,19 @@ def judge(results: Literal["same", "new"], why: str, root: Path) -> str:
         units = {unit: tree.digest(f"stages.{unit}") for unit in counted_units()}
     if not units:
         raise Rejected([problem("E473", file=VERSIONS)])
-    append_judgement(root, Judgement(results=results, why=reason, who=who, at=now(), digests=units))
+    sentences = tuple(evidence())
+    append_judgement(root, Judgement(results=results, why=reason, who=who, at=now(), digests=units, replays=sentences))
     effect = "keep their versions" if results == "same" else "have new versions: their stages run again"
     return f"{VERSIONS}: {len(units)} {'unit' if len(units) == 1 else 'units'} {effect}: {listed(units, 4)}"
+
+
+def _evidence(name: str, options: argparse.Namespace) -> str:
+    """A sentence on a replay. Raises Rejected E474 where results are said to be the same, and are not."""
+    outcome, says = replayed(name, options.steps)
+    print(says, file=sys.stderr)
+    if outcome.outcome == "different" and options.results == "same":
+        raise Rejected([problem("E474", says=says)])
+    return says
 
 
 def _author() -> str:

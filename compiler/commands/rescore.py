@@ -53,7 +53,7 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
     from stages.train import rescore as scoring
     from stages.train.recorder import write_completions
 
-    folder = _folder(name)
+    folder = run_folder(name, "rescore")
     if to is not None:
         check_free(to, f"octavo rescore {name} --write")
     try:
@@ -72,10 +72,10 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
     return report
 
 
-def _folder(name: str) -> RunFolder:
+def run_folder(name: str, command: str) -> RunFolder:
     """The folder of a run. Any folder with a card is a run, old and imported ones among them. Raises Rejected E330."""
     runs = sorted(path.parent for path in RUNS.glob("*/*/*.card.json") if path.name in CARDS)
-    return RunFolder(RUNS / full_name(name, [path.relative_to(RUNS).as_posix() for path in runs], "rescore"))
+    return RunFolder(RUNS / full_name(name, [path.relative_to(RUNS).as_posix() for path in runs], command))
 
 
 def _declared(folder: RunFolder, inputs: Inputs) -> ScoredCard:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from stages.contracts.artifact import ArtifactError, Frozen, Time
+from stages.contracts.artifact import ArtifactError, Frozen, Time, later
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.files import parse_json, read_text
 
@@ -42,6 +42,8 @@ class Judgement(Frozen):
     at: Time
     digests: dict[str, str]
     """Unit -> digest of its code, 12 hex digits, for each unit that changed."""
+    replays: tuple[str, ...] = later(())
+    """What replays showed before the line was written (`octavo code same --replay`), a sentence each."""
 
 
 class UnjudgedCode(Exception):

@@ -76,6 +76,8 @@ class ExperimentFolder(_Folder):
     evaluate_card = _Below("analysis/evaluate.card.json")
     screen_card = _Below("analysis/screen.card.json")
     conclude_card = _Below("analysis/conclude.card.json")
+    replays = _Below("replays.jsonl")
+    """Steps of its runs that were trained again; absent until there are some."""
     findings = _Below("analysis/findings.json")
     draw_card = _Below("analysis/draw.card.json")
     figures = _Below("analysis/figures")

@@ -23,6 +23,7 @@ from stages.contracts.lineage import Changed, Origin, Origins
 from stages.contracts.page_card import PageCard
 from stages.contracts.preflight_card import Preflight, PreflightCard
 from stages.contracts.progress import RunProgress
+from stages.contracts.replay import Replay, read_replays
 from stages.contracts.reward import Reward
 from stages.publish.rule_history import changed_since
 
@@ -182,6 +183,12 @@ class ExperimentFiles:
         """Git commits of the attempts that made the runs' files."""
         starts = (a.started for run in self.runs for a in run.attempts if run.outcome is None or a.started.attempt == run.outcome.attempt)
         return list(dict.fromkeys(start.commit for start in starts if start.commit))
+
+    @property
+    def replays(self) -> list[Replay]:
+        """Steps that were trained again, of runs as they are now: not of those that another card trained."""
+        cards = {run.ref.name: run.outcome.card_id for run in self.runs if run.outcome}
+        return [replay for replay in read_replays(self.folder.replays) if cards.get(replay.run) == replay.card_id]
 
     @property
     def data_until(self) -> str | None:

@@ -99,7 +99,7 @@ def attempt(folder: Path, kind: type[TrainCard[S]], module: str, fit: Fit[S], ch
     """One attempt of a run: train or resume with `fit`, then write history, completions, adapter and outcome. A checkpoint without
     the weights or one of `checkpoint_files` is not complete, and no attempt goes on from it. Returns the exit code."""
     run, experiment = RunFolder(folder), ExperimentFolder(folder.parent)
-    card = open_card(kind, run.card, [module], lambda card: gate_modules(_gates(card)))
+    card = open_card(kind, run.card, [module], lambda card: gate_modules(gates(card)))
     prepare(card.device, card.gpus)
     interrupts.install_handlers()
     with interrupts.deferred(), lock(run):
@@ -131,7 +131,7 @@ def _begin(run: RunFolder, card: TrainCard[S], rows: list[Row], files: Sequence[
     resume.keep(scratch)
     interrupts.check()
     done = checkpoint[1] if checkpoint else None
-    started = begin(run, identity, devices=_devices(card), sandbox=sandbox(_gates(card)), resumed_from=done, changed=changed)
+    started = begin(run, identity, devices=devices(card), sandbox=sandbox(gates(card)), resumed_from=done, changed=changed)
     if changed:
         changes = changed.model_dump(include={"microbatch", "resume", "restart_verifier"}, exclude_defaults=True)
         words = ", ".join(f"{name} {value}" for name, value in changes.items()).replace("_", " ")
@@ -187,7 +187,7 @@ def _record(work: Work[Any], adapter: Path | None, outcome: Outcome, seconds: fl
     try:
         write_history(run.history, work.journal.history_rows(), **identity)
         completions = with_prompts(work.journal.completion_rows(), work.rows, work.card.data, work.card.model)
-        write_completions(run.completions, completions, [gate.name for gate in _gates(work.card)], **identity)
+        write_completions(run.completions, completions, [gate.name for gate in gates(work.card)], **identity)
         shutil.rmtree(run.adapter, ignore_errors=True)
         make_folder(run.adapter)
         if adapter:
@@ -224,11 +224,13 @@ def _microbatch(card: TrainCard[Any]) -> int | None:
     return getattr(card.train, key) if key else None
 
 
-def _gates(card: TrainCard[Any]) -> tuple[Gate, ...]:
+def gates(card: TrainCard[Any]) -> tuple[Gate, ...]:
+    """Gates of a run's reward; none where it has no reward."""
     return card.reward.gates if card.reward is not None else ()
 
 
-def _devices(card: TrainCard[Any]) -> tuple[str, ...]:
+def devices(card: TrainCard[Any]) -> tuple[str, ...]:
+    """Names of what trains, as the ledger keeps them."""
     if card.device == "cpu":
         return ("cpu",)
     import torch

@@ -16,7 +16,22 @@ from compiler.__main__ import main
 from compiler.commands.schema import schema
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["check", "compile", "plan", "explain", "new", "schema", "trace", "verify", "export", "code", "rescore", "doctor", "merge-lock"]
+COMMANDS = [
+    "check",
+    "compile",
+    "plan",
+    "explain",
+    "new",
+    "schema",
+    "trace",
+    "verify",
+    "export",
+    "code",
+    "rescore",
+    "replay",
+    "doctor",
+    "merge-lock",
+]
 HEAVY = ("pydantic", "numpy", "pandas", "dvc", "torch", "trl", "transformers", "ruamel", "compiler.commands.check")
 
 
@@ -73,6 +88,7 @@ def test_each_command_says_in_its_own_help_what_it_does(command, capsys):
         ["export", "crate", "example", "-o", "x.zip"],
         ["code", "same", "--why", "x"],
         ["rescore", "example/a-s1"],
+        ["replay", "example/a-s1"],
     ],
 )
 def test_outside_a_project_every_command_says_so_and_below_one_how_to_get_there(arguments, work, tmp_path_factory, monkeypatch, capsys):

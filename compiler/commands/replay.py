@@ -1,0 +1,39 @@
+"""`octavo replay`: train the first steps of a run again, compare them with what is stored, and append the outcome to a ledger."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from compiler.build.inputs import Inputs
+from compiler.commands.rescore import run_folder
+from compiler.problems import Rejected
+from stages.contracts.artifact import ArtifactError
+from stages.contracts.diagnostic import Diagnostic, StageError
+from stages.contracts.layout import ExperimentFolder
+from stages.contracts.replay import Replay
+
+
+def run(options: argparse.Namespace, inputs: Inputs) -> int:
+    """Print the outcome and append it to `replays.jsonl`. 0 where the steps are equal, or equal within rounding; else 1."""
+    outcome, says = replayed(options.run, options.steps)
+    print(says)
+    print("To show it on the page: commit the ledger, then octavo compile && dvc repro", file=sys.stderr)
+    return int(outcome.outcome == "different")
+
+
+def replayed(name: str, steps: int) -> tuple[Replay, str]:
+    """The outcome, which the ledger then holds, and a sentence. Raises Rejected E330 (no such run), or what training found."""
+    from stages.train.attempts import append
+    from stages.train.replay import replay
+
+    folder = run_folder(name, "replay")
+    try:
+        outcome = replay(folder, steps)
+    except StageError as error:
+        raise Rejected([Diagnostic(error.code, error.what, why=error.why, fix=error.fix)]) from None
+    except ArtifactError as error:
+        raise Rejected([Diagnostic("S102", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+    experiment = ExperimentFolder(folder.root.parent)
+    append(experiment.replays, outcome)
+    return outcome, f"{experiment.name}/{folder.name}: {outcome.steps} of {outcome.target_steps} steps replayed: {outcome.says}"
