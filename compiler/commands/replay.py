@@ -22,18 +22,23 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
     return int(outcome.outcome == "different")
 
 
-def replayed(name: str, steps: int) -> tuple[Replay, str]:
-    """The outcome, which the ledger then holds, and a sentence. Raises Rejected E330 (no such run), or what training found."""
+def replayed(name: str, steps: int, must_agree: bool = False) -> tuple[Replay, str]:
+    """The outcome, which the ledger then holds, and a sentence. Raises Rejected E330 (no such run), S296 (different, and it `must_agree`),
+    or what training found."""
     from stages.train.attempts import append
+    from stages.train.refusals import refusal
     from stages.train.replay import replay
 
     folder = run_folder(name, "replay")
+    experiment = ExperimentFolder(folder.root.parent)
     try:
         outcome = replay(folder, steps)
+        append(experiment.replays, outcome)
+        says = f"{experiment.name}/{folder.name}: {outcome.steps} of {outcome.target_steps} steps replayed: {outcome.says}"
+        if must_agree and outcome.outcome == "different":
+            raise refusal("S296", says=says)
     except StageError as error:
         raise Rejected([Diagnostic(error.code, error.what, why=error.why, fix=error.fix)]) from None
     except ArtifactError as error:
         raise Rejected([Diagnostic("S102", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
-    experiment = ExperimentFolder(folder.root.parent)
-    append(experiment.replays, outcome)
-    return outcome, f"{experiment.name}/{folder.name}: {outcome.steps} of {outcome.target_steps} steps replayed: {outcome.says}"
+    return outcome, says

@@ -12,12 +12,14 @@ from random_model import random_model, run_folder
 
 from compiler.__main__ import main
 from compiler.commands import code
+from compiler.commands import replay as command
 from compiler.problems import Rejected
 from stages.contracts.code import OTHER_VERSIONS, VERSIONS, read_judgements
-from stages.contracts.layout import ExperimentFolder
+from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.replay import Replay, read_replays
 from stages.contracts.training import GrpoSettings, SftSettings
+from stages.train import replay as replays
 from stages.train.replay import compare_histories
 
 PLAIN = {"max_steps": 5, "learning_rate": 1e-2, "save_steps": 2, "lr_scheduler_type": "linear"}
@@ -83,22 +85,25 @@ def test_a_judgement_rests_on_replays(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(OTHER_VERSIONS, raising=False)
     monkeypatch.setattr(code, "changed_units", lambda tree: {"train.trl": "0123456789ab"})
     monkeypatch.setattr(code, "_author", lambda: "Ada")
+    monkeypatch.setattr(command, "run_folder", lambda name, command: RunFolder(tmp_path / "runs" / name))
+    (tmp_path / "runs/q").mkdir(parents=True)
     (tmp_path / VERSIONS.parent).mkdir()
     (tmp_path / VERSIONS).write_text("")
 
     def judge(results, outcome):
-        seen = Replay.model_construct(outcome=outcome)
-        monkeypatch.setattr(code, "replayed", lambda name, steps: (seen, f"{name}: {steps} of 60 steps replayed: {outcome}"))
+        seen = Replay.model_construct(outcome=outcome, steps=5, target_steps=60, step=3, metric="loss", largest=1e-6)
+        monkeypatch.setattr(replays, "replay", lambda folder, steps: seen)
         options = argparse.Namespace(results=results, why="a helper moved", replay=["q/a-s1"], steps=5)
         return code.run(options, SimpleNamespace(stages=SimpleNamespace(root=tmp_path)))
 
-    with pytest.raises(Rejected, match="E474"):
+    with pytest.raises(Rejected) as caught:
         judge("same", "different")
+    assert caught.value.diagnostics[0].code == "S296"
     assert read_judgements(tmp_path / VERSIONS) == ()
     assert judge("same", "rounding") == 0 == judge("new", "different")
     assert [line.replays for line in read_judgements(tmp_path / VERSIONS)] == [
-        ("q/a-s1: 5 of 60 steps replayed: rounding",),
-        ("q/a-s1: 5 of 60 steps replayed: different",),
+        ("q/a-s1: 5 of 60 steps replayed: equal within rounding from step 3 on (at most 1e-06 of a value)",),
+        ("q/a-s1: 5 of 60 steps replayed: different from step 3 on, first in loss",),
     ]
 
 
