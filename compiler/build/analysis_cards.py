@@ -84,7 +84,7 @@ class _AnalysisCards:
             "runs": tuple(map(run_ref, expansion.runs)),
             "derived": experiment.spec.metrics,
         }
-        self.scores = (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
+        self.scores, self.curves = score_names(expansion), curve_names(experiment, expansion)
 
     def screen(self) -> ScreenCard:
         first, others = self._profiles()
@@ -132,11 +132,11 @@ class _AnalysisCards:
             return tuple(logged)
         about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
         about += [column_statistic(column)[0] for column in (*self.spec.page.tables.conditions, *self.spec.page.tables.seeds)]
-        return tuple(dict.fromkeys([*self.curves(), *(name for name in about if name in logged)]))
+        return tuple(dict.fromkeys([*self.curves, *(name for name in about if name in logged)]))
 
     def draw(self) -> DrawCard:
         code = self.inputs.code(["stages.analyse.draw"])
-        return DrawCard(**self.shared, evaluation=self.scores, curves=self.curves(), code=code)
+        return DrawCard(**self.shared, evaluation=self.scores, curves=self.curves, code=code)
 
     def page(self) -> PageCard:
         spec, changed = self.spec, parent_changes(self.experiment)
@@ -157,7 +157,7 @@ class _AnalysisCards:
             health_profile=named(profiles, spec.health.detectors),
             claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says), answers=claim.answers) for claim in spec.claims),
             evaluation=self.scores,
-            curves=self.curves(),
+            curves=self.curves,
             parent=spec.parent,
             changes=changed[1],
             changed_from=changed[0],
@@ -194,18 +194,36 @@ class _AnalysisCards:
         rewards = {setup.name: texts.get(setup.reward.declared or "", ()) for setup in self.expansion.setups}
         return {name: reasons for name, reasons in rewards.items() if any(reasons)}
 
-    def curves(self) -> tuple[str, ...]:
-        if self.read:  # mapped metrics, the usual ones first; a summary has no curves
-            usual = [name for name in ALGORITHMS[DEFAULT].curves if name != "kl" and name in self.read.metrics]
-            return () if self.read.format == "summary" else tuple(dict.fromkeys([*usual, *logged_by_any(self.expansion.setups)]))
-        setups = self.expansion.setups
-        gates = dict.fromkeys(use.card.name for setup in setups if setup.reward.declared for use in setup.reward.gates)
-        pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
-        rows = [ALGORITHMS[setup.train.algorithm] for setup in setups]
-        without = () if any(logs_kl(setup.train) for setup in setups) else ("kl",)
-        rewarded, supervised = ([name for row in rows if row.is_rewarded is kind for name in row.curves] for kind in (True, False))
-        names = dict.fromkeys([*rewarded, *pass_shares, *supervised, *self.spec.metrics])
-        return tuple(name for name in names if name not in without)
+
+def curve_names(experiment: Experiment, expansion: Expansion) -> tuple[str, ...]:
+    """Metrics whose curves are drawn, in their order."""
+    setups = expansion.setups
+    if isinstance(experiment.spec, OutsideSpec):  # mapped metrics, the usual ones first; a summary has no curves
+        read = section(experiment)
+        usual = [name for name in ALGORITHMS[DEFAULT].curves if name != "kl" and name in read.metrics]
+        return () if read.format == "summary" else tuple(dict.fromkeys([*usual, *logged_by_any(setups)]))
+    gates = dict.fromkeys(use.card.name for setup in setups if setup.reward.declared for use in setup.reward.gates)
+    pass_shares = tuple(f"gate.{gate}.pass_share" for gate in gates)
+    rows = [ALGORITHMS[setup.train.algorithm] for setup in setups]
+    without = () if any(logs_kl(setup.train) for setup in setups) else ("kl",)
+    rewarded, supervised = ([name for row in rows if row.is_rewarded is kind for name in row.curves] for kind in (True, False))
+    names = dict.fromkeys([*rewarded, *pass_shares, *supervised, *experiment.spec.metrics])
+    return tuple(name for name in names if name not in without)
+
+
+def score_names(expansion: Expansion) -> tuple[str, ...]:
+    """Scores of the shared evaluation, in their order."""
+    return (*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined))
+
+
+def figure_names(experiment: Experiment, expansion: Expansion) -> list[str]:
+    """Figures that the stage draw makes."""
+    funnels = [f"funnel-{card.name}" for card in map(condition_card, expansion.setups) if card.gates]
+    return [
+        *(f"evaluation-{name}" for name in score_names(expansion)),
+        *(f"curves-{name}" for name in curve_names(experiment, expansion)),
+        *funnels,
+    ]
 
 
 def _weights(reward: RewardUse) -> tuple[Phase, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from compiler.build.analysis_cards import figure_names
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import everything
@@ -64,6 +65,14 @@ def remarks(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Ite
             yield problem("E214.step", experiment.node(key, "step").place, step=remark.step, most=most)
 
 
+def leading(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
+    """E399 a figure at the head of the page that is not drawn."""
+    drawn = figure_names(experiment, expansion)
+    for name, node in experiment.entries(experiment.spec.page.lead, "page", "lead"):
+        if name not in drawn:
+            yield unknown("E399", name, drawn, node.place, all=listed(drawn))
+
+
 def _scores(experiment: Experiment) -> Iterator[Node]:
     for index in range(len(experiment.spec.evaluation.scores) if experiment.spec.evaluation else 0):
         node = experiment.node("evaluation", "scores", index)
@@ -72,11 +81,11 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
 
 CHECKS = (
     *(training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims),
-    *(metrics.check, stops.check, interpretation.check, family, remarks),
+    *(metrics.check, stops.check, interpretation.check, family, leading, remarks),
 )
 OUTSIDE = (
     *(outside.check, evaluation.health, evaluation.answers, evaluation.claims, metrics.check),
-    *(stops.check, interpretation.check, names, remarks),
+    *(stops.check, interpretation.check, names, leading, remarks),
 )
 """Checks that mean something without a model, data and rewards."""
 

@@ -135,8 +135,9 @@ def _preflight(sources: Sources) -> Iterator[Caution]:
     """Of conditions that are meant to learn; a null control without a signal is as declared."""
     experiment = sources.experiment
     meant = [condition.name for condition in experiment.card.conditions if condition.role != "null_control"]
+    refused = [run.ref.condition for run in experiment.runs if run.outcome and run.outcome.failure == "refused"]  # named as failed
     for result in experiment.preflight.results if experiment.preflight else ():
-        if result.verdict != "pass" and result.condition in meant:
+        if result.verdict != "pass" and result.condition in meant and result.condition not in refused:
             short = f"preflight {'refused' if result.verdict == 'refuse' else 'warned about'} {result.condition}"
             reasons = "; ".join(reason.rstrip(".") for reason in result.reasons) or "no reason was written"
             yield Caution(escape(f"{_capital(short)}: {reasons}."), "reward", short)

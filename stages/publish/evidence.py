@@ -32,7 +32,8 @@ class Part(NamedTuple):
 
 def parts(experiment: ExperimentFiles, claims: Sequence[ClaimView], seen: Sequence[Anomaly], texts: int) -> list[Part]:
     """Sections that have something to show. Those that the spec's `page.order` names come first; without `page.fold` a section is open
-    where something in it is wrong. `texts`: completions that can be read."""
+    where something in it is wrong; of an experiment without a run that counts the first screen says all. `texts`: completions that can be
+    read."""
     card, layout = experiment.card, experiment.card.layout
     read = any(run.imported for run in experiment.runs)
     rewarded = not all(condition.supervised for condition in card.conditions)
@@ -59,7 +60,7 @@ def parts(experiment: ExperimentFiles, claims: Sequence[ClaimView], seen: Sequen
     shown = []
     for name in dict.fromkeys([*layout.order, *lines]):
         if (line := lines[name]()) is not None:
-            is_open = line.wrong if layout.fold is None else name not in layout.fold
+            is_open = line.wrong and experiment.included > 0 if layout.fold is None else name not in layout.fold
             template = "imports.html.j2" if name == "reward" and read else f"{name}.html.j2"
             shown.append(Part(name, titles[name].lower().replace(" ", "-"), titles[name], template, line, is_open))
     return shown
@@ -89,7 +90,9 @@ def _claims(claims: Sequence[ClaimView]) -> Line | None:
     return Line(f"{plural(len(claims), 'rule')}, their dates, seeds in and out") if claims else None
 
 
-def _conditions(experiment: ExperimentFiles) -> Line:
+def _conditions(experiment: ExperimentFiles) -> Line | None:
+    if not experiment.findings:
+        return None
     scores = f", evaluated on {listed(list(experiment.card.evaluation))}" if experiment.card.evaluation else ""
     return Line(plural(len(experiment.card.conditions), "condition") + scores)
 
@@ -104,6 +107,8 @@ def _seeds(experiment: ExperimentFiles) -> Line:
 
 def _curves(experiment: ExperimentFiles) -> Line:
     drawn = [drawing.figure.name for drawing in experiment.drawings if drawing.figure.name.startswith("curves-")]
+    if not drawn:
+        return Line("none drawn")
     return Line(f"{plural(len(drawn), 'metric')} over {max((run.ref.target_steps for run in experiment.runs), default=0)} steps")
 
 
@@ -160,11 +165,10 @@ def _plans(experiment: ExperimentFiles) -> Line | None:
 
 def _settings(experiment: ExperimentFiles) -> Line:
     rows = [row for group in setting_groups(experiment).values() for row in group]
-    places = [str(row.origin) for row in rows if row.origin]
     differing = dict.fromkeys(row.key for row in rows if row.only)
     words = f"conditions differ in {_few(differing)}" if differing else "conditions differ in the reward only"
     several = [words] if len(experiment.card.conditions) > 1 else []
-    return Line("; ".join([f"{plural(len(rows), 'value')}, {places.count('default')} of them defaults", *several]))
+    return Line("; ".join([f"{plural(len(rows), 'value')}, {sum(row.is_default for row in rows)} of them defaults", *several]))
 
 
 def _methods(experiment: ExperimentFiles) -> Line:

@@ -71,6 +71,10 @@ class Setting(NamedTuple):
     only: str
     """Conditions that hold the value; empty when all do."""
 
+    @property
+    def is_default(self) -> bool:
+        return not self.only and str(self.origin) == "default"
+
 
 def setting_groups(experiment: ExperimentFiles) -> dict[str, list[Setting]]:
     """Title -> settings of every value of the train cards but the reward

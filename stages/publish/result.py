@@ -109,6 +109,8 @@ class Row(NamedTuple):
 def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str], list[Row]]:
     """Heads and rows of what happened in each condition: runs that count, the leading metrics, its own reward, groups without a signal."""
     conditions = experiment.card.conditions
+    if not experiment.findings:
+        return [], []
     metrics = [metric for metric in leading_metrics(experiment) if facts.ends(conditions, metric, "final")]
     more = [metric for metric in ("reward", "zero_signal_share") if metric not in metrics and facts.ends(conditions, metric, "final")]
     heads = [f"passes {score_of(metric)}" if score_of(metric) else metric_title(metric) for metric in metrics]
