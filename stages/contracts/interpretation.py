@@ -50,10 +50,10 @@ class Interpretation(NamedTuple):
 
     @property
     def references(self) -> Iterator[tuple[str, int, int]]:
-        """Each reference outside of code, with its line and column."""
+        r"""Each reference outside of code, with its line and column. In a table's cell a `|` is written `\|`."""
         plain = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), self.text)
         for match in _REFERENCE.finditer(plain):
-            yield match[0], plain.count("\n", 0, match.start()) + 1, match.start() - plain.rfind("\n", 0, match.start())
+            yield match[0].replace(r"\|", "|"), plain.count("\n", 0, match.start()) + 1, match.start() - plain.rfind("\n", 0, match.start())
 
     def unstated(self, claims: Iterable[str]) -> list[str]:
         """Claims for whose verdict it does not say that it was written."""

@@ -63,6 +63,14 @@ def test_digits_are_the_authors_choice() -> None:
     assert plain(html) == "0.881 and 0.9 [0.8, 0.9]"
 
 
+def test_a_reference_in_a_table_is_one() -> None:
+    cell = "| a |\n|---|\n| {{ shaped/reward/%s \\| interval }} |\n"
+    html, _ = render(cell % "final")
+    assert "0.88 [0.8" in plain(html)
+    with pytest.raises(StageError, match=r"specs/quickstart.md:3:3: unknown id 'shaped/reward/finl'"):
+        render(cell % "finl")
+
+
 def test_a_number_of_another_experiment_is_never_one_of_this() -> None:
     html, facts = render("It was {{ before:shaped/loss/final }}.")
     assert ">3.22</a>." in html and list(facts.used) == ["before:shaped/loss/final"]
