@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
         address = f"http://127.0.0.1:{server.server_port}/{page.relative_to(site_folder(folder)).as_posix()}"
         print(f"{address}\nrenewed when files change; end it with Ctrl-C", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            _renew(folder, note)
+            _renew(folder, note, options.every)
         server.shutdown()
     print("\nended; the last page stays in", page)
     return 0
@@ -60,8 +60,8 @@ class _Note:
     text = ""
 
 
-def _renew(folder: ExperimentFolder, note: _Note) -> None:
-    """Write the page whenever something has changed since it was written last."""
+def _renew(folder: ExperimentFolder, note: _Note, every: float | None) -> None:
+    """Write the page whenever something has changed since it was written last. `every`: seconds between two renewals at least."""
     command = [sys.executable, "-m", "compiler", "page", "--now", folder.name]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     shown, failed = None, None
@@ -80,7 +80,8 @@ def _renew(folder: ExperimentFolder, note: _Note) -> None:
             shown = now
         failed = now if done.returncode else None
         print(f"{clock}  {words}  ({cost:.1f} s of CPU)", flush=True)
-        time.sleep(max(LEAST_SECONDS, cost / SHARE) - min(time.monotonic() - begun, LEAST_SECONDS))
+        least = max(LEAST_SECONDS, cost / SHARE) if every is None else every
+        time.sleep(max(0.0, least - (time.monotonic() - begun)))
 
 
 def _children_seconds() -> float:
@@ -95,7 +96,8 @@ def _state(folder: ExperimentFolder) -> Any:
 
     try:
         runs = [folder.run(ref.name) for ref in read(PageCard, folder.page_card).runs]
-        files = [folder.page_card, folder.preflight, *(file for run in runs for file in watched(run))]
+        files = [folder.page_card, folder.screen_card, folder.conclude_card, folder.draw_card, folder.preflight]
+        files += [file for run in runs for file in watched(run)]
     except (ArtifactError, OSError) as error:
         return str(error)
     return [_stamp(file) for file in files], [holder(run) for run in runs]
