@@ -136,7 +136,7 @@ def test_yaml_that_people_are_shown_is_right(page, tmp_path, monkeypatch, capsys
             block = {key: block}
         tried = []
         for whole in wholes(block, below, so_far):
-            (tmp_path / "specs/block.yaml").write_text(json.dumps(whole), encoding="utf-8")
+            (tmp_path / "specs/block.yaml").write_text(json.dumps(whole, default=str), encoding="utf-8")
             main(["check", "block"])
             problems = re.findall(r"^(?:\S+ )?(E\d{3} .*)", capsys.readouterr().err, re.M)
             if not [problem for problem in problems if not problem.startswith("E389 ")]:  # a log that is the reader's own
