@@ -133,7 +133,6 @@ def _parser() -> argparse.ArgumentParser:
     for name, arguments in tomllib.loads(COMMANDS.read_text(encoding="utf-8")).items():
         what = arguments.pop("help")
         command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.".replace("%%", "%"))
-        command.register("type", "float", float)
         groups: dict[str, Any] = defaultdict(command.add_mutually_exclusive_group)
         for argument, options in arguments.items():
             group, flags = options.pop("group", None), [*options.pop("short", "").split(), argument]

@@ -60,7 +60,7 @@ class _Note:
     text = ""
 
 
-def _renew(folder: ExperimentFolder, note: _Note, every: float | None) -> None:
+def _renew(folder: ExperimentFolder, note: _Note, every: int | None) -> None:
     """Write the page whenever something has changed since it was written last. `every`: seconds between two renewals at least."""
     command = [sys.executable, "-m", "compiler", "page", "--now", folder.name]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

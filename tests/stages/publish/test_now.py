@@ -216,7 +216,7 @@ def test_a_log_that_grows_is_read_up_to_its_last_whole_line(project: Path, is_pr
 
 
 def test_watch_renews_the_page_says_what_is_broken_and_ends(folder: ExperimentFolder, training: subprocess.Popen[str]) -> None:
-    command = [sys.executable, "-m", "compiler", "watch", "--every", "0", "synthetic"]
+    command = [sys.executable, "-m", "compiler", "watch", "--every", "1", "synthetic"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as watch, contextlib.ExitStack() as at_the_end:
         at_the_end.callback(watch.kill)
         assert watch.stdout
