@@ -72,6 +72,9 @@ class Side:
         imports = [read_if_there(ImportCard, self.folder.run(name).import_card) for name in names]
         return [card.model_dump(exclude={"experiment", "code"}) for card in (*cards, *imports) if card is not None]
 
+    def is_imported(self, condition: str) -> bool:
+        return any(self.folder.run(run.name).import_card.exists() for run in self.card.runs if run.condition == condition)
+
     def reward(self, condition: str) -> object:
         """What a condition pays. Of runs that octavo did not train only its name is known."""
         own = next(card for card in self.card.conditions if card.name == condition)
@@ -116,6 +119,14 @@ class Pair:
             return metric.split(".")[1] in self.scores
         of_reward = metric.startswith(("gate.", "penalty.")) or meaning(metric).unit in REWARD_UNITS
         return condition in self.same_rewards or not of_reward
+
+    def bounds(self, condition: str, metric: str) -> tuple[float | None, float | None]:
+        """What a value lies between by definition, as far as both know it."""
+        if metric != "reward":
+            return meaning(metric).bounds
+        if any(side.is_imported(condition) for side in (self.before, self.after)):
+            return (None, None)
+        return self.after.card.reward_ranges.get(condition, (0.0, 1.0))
 
     def better(self, condition: str, metric: str) -> Better:
         """The side that a claim or an expectation of the condition names in either experiment, or that the metric itself has."""
@@ -217,7 +228,10 @@ def _difference(pair: Pair, before: Finding, after: Finding) -> Finding:
     combined as Zou and Donner (2008) have it."""
     groups, level = [values_of(after.seeds), values_of(before.seeds)], pair.after.card.level
     if all(groups):
-        interval = estimate(groups, level, max(abs(value) for group in groups for value in group))
+        least, most = pair.bounds(after.subject, after.metric)
+        apart = None if least is None or most is None else most - least
+        scale = max(abs(value) for group in groups for value in group)
+        interval = estimate(groups, level, scale, (None if apart is None else -apart, apart))
     else:
         interval = Interval((after.value or 0.0) - (before.value or 0.0), None, None, min(after.n or 0, before.n or 0), "", equal=True)
     if interval.equal and None not in (before.low, before.high, after.low, after.high):
@@ -225,9 +239,6 @@ def _difference(pair: Pair, before: Finding, after: Finding) -> Finding:
         above = math.hypot((after.high or 0.0) - (after.value or 0.0), (before.value or 0.0) - (before.low or 0.0))
         method = f"the intervals of the two numbers, combined ({after.method}; {before.method})"
         interval = interval._replace(low=interval.value - below, high=interval.value + above, method=method)
-    low, high = interval.low, interval.high
-    if meaning(after.metric).share and low is not None and high is not None:
-        low, high = max(-1.0, low), min(1.0, high)
     seeds = [*after.seeds, *(_seed(pair.before.name, seed) for seed in before.seeds)]
     return Finding(
         id=f"{after.subject}-vs-{pair.before.name}:{after.id}",
@@ -237,9 +248,9 @@ def _difference(pair: Pair, before: Finding, after: Finding) -> Finding:
         statistic="difference",
         unit=after.unit,
         value=interval.value,
-        low=low,
-        high=high,
-        level=level if low is not None else None,
+        low=interval.low,
+        high=interval.high,
+        level=None if interval.low is None else level,
         method=interval.method or "there is no interval of both numbers",
         n=interval.n,
         window=after.window,

@@ -154,28 +154,39 @@ def test_what_is_printed_lies_where_the_number_lies() -> None:
 def test_a_claim_is_decided_against_a_condition_of_another_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Welch's interval, from the other experiment's own files; its run that fails a health gate does not count, and a loss is named."""
     monkeypatch.chdir(tmp_path)
-    before = [Run("shaped", seed, passed=passed) for seed, passed in enumerate((8, 9, 11, 20), 1)]
+    lengths = {"before": (5.0, 6.0, 8.0, 50.0), "after": (3.0, 4.0, 4.5)}
+
+    def run(seed: int, passed: int, length: float) -> Run:
+        return Run("shaped", seed, passed=passed, cells={METRIC: dict.fromkeys(range(1, 21), length)})
+
+    before = [run(seed, *values) for seed, values in enumerate(zip((8, 9, 11, 20), lengths["before"], strict=True), 1)]
     before[3].truncated_from = 1
     other = complete(tmp_path, "before", before)
     screen(other.root)
-    own = [Run("shaped", seed, passed=passed) for seed, passed in enumerate((18, 17, 16), 1)]
+    own = [run(seed, *values) for seed, values in enumerate(zip((18, 17, 16), lengths["after"], strict=True), 1)]
     folder = complete(tmp_path, "after", own)
     pair = Contrast(condition="shaped", against=Elsewhere(experiment="before", condition="shaped"))
     fields: dict[str, Any] = {"metric": "evaluation.tests.pass_share", "contrast": pair, "direction": "above"}
-    rules = (claim_rule(id="better", margin=0.0, **fields), claim_rule(id="four", margin=0.0, seeds=4, **fields))
+    shorter = claim_rule(id="shorter", margin=0.0, **fields | {"metric": METRIC, "direction": "below"})
+    rules = (claim_rule(id="better", margin=0.0, **fields), claim_rule(id="four", margin=0.0, seeds=4, **fields), shorter)
     refs = tuple(RunRef(name=run.name, condition="shaped", seed=run.seed, target_steps=run.target) for run in before)
     others = (OtherCondition(experiment="before", condition=CONDITIONS[0], runs=refs, evaluation=("tests",)),)
     write_cards(folder, own, claims=rules, elsewhere=others)
     screen(folder.root)
     conclude(folder.root)
     conclusions = read(Findings, folder.findings)
-    finding = next(each for each in conclusions.findings if each.id == "shaped-vs-before:shaped/evaluation.tests.pass_share/final")
-    welch = stats.ttest_ind([0.9, 0.85, 0.8], [0.4, 0.45, 0.55], equal_var=False).confidence_interval(0.95)
-    assert (finding.low, finding.high) == pytest.approx(tuple(welch))
+    findings = {each.id: each for each in conclusions.findings}
+    length = findings[f"shaped-vs-before:shaped/{METRIC}/final"]
+    welch = stats.ttest_ind(lengths["after"], lengths["before"][:3], equal_var=False).confidence_interval(0.95)
+    assert (length.low, length.high) == pytest.approx(tuple(welch))
+    finding = findings["shaped-vs-before:shaped/evaluation.tests.pass_share/final"]
+    assert finding.value == pytest.approx(0.85 - 1.4 / 3)
     assert [seed.run for seed in finding.seeds if not seed.included] == ["before:shaped-s4"]
     assert "runs/before/shaped-s1/evaluation.parquet" in {source.path for source in finding.sources}
-    assert [each.id for each in conclusions.findings if each.subject.startswith("before:")] == [f"before:shaped/{finding.metric}/final"]
-    better, four = conclusions.verdicts
+    levels = {each.id: each.value for each in conclusions.findings if each.subject.startswith("before:")}
+    assert levels == pytest.approx({f"before:shaped/{finding.metric}/final": 1.4 / 3, f"before:shaped/{METRIC}/final": 19 / 3})
+    better, four, shorter_verdict = conclusions.verdicts
+    assert shorter_verdict.verdict == ("supported" if welch.high < 0 else "inconclusive")
     assert better.verdict == "supported" and "shaped minus before:shaped" in better.why
     assert four.verdict == "void" and "before:shaped has 3 of the 4 seeds needed (before:shaped-s4: gate truncated" in four.why
 
