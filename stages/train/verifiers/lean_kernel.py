@@ -37,6 +37,9 @@ _RESERVED = """
 """The kernel computes with these by name, whatever stands behind it; so only a header may declare them. Neither may an answer declare what
 is named as a recursor, which the kernel would overwrite."""
 
+_RUN = {("Lean", "reduceBool"), ("Lean", "reduceNat")}
+"""For these some kernels run whatever machine code has the name of the argument; so no answer may use them."""
+
 
 class Replay:
     """The declarations of a file, made anew over a trusted environment. Methods raise Refused, or whatever else an odd file leads to."""
@@ -91,7 +94,9 @@ class Replay:
         axioms, seen, waiting = set[str](), set[int](), [self._lean.name(name)]
         while waiting:
             option = self._lean.find(self.environment, kept(waiting.pop()))
-            if option & 1 or (constant := field(option, 0)) in seen:
+            if option & 1:
+                raise Refused("rests on what is nowhere declared")
+            if (constant := field(option, 0)) in seen:
                 continue
             seen.add(constant)
             kind, value = tag(constant), field(constant, 0)
@@ -179,7 +184,10 @@ class Replay:
 
     def _used(self, *expressions: int) -> list[Name]:
         pointers = dict.fromkeys(pointer for expression in expressions for pointer in self._lean.constants(expression))
-        return [self._lean.name_at[pointer] for pointer in pointers]
+        names = [self._lean.name_at[pointer] for pointer in pointers]
+        if _RUN & set(names):
+            raise Refused("has compiled code run in its proof")
+        return names
 
     def _small(self, pointer: int) -> int:
         number = self._file.number(pointer)

@@ -247,7 +247,7 @@ def test_a_kernel_that_accepts_too_much_is_found(both, monkeypatch):
     """The forged file of the probe, were it let through; and a file format that is another."""
     assert lean_boxes.fault(both, "bubblewrap", "prelude") == ""
     for old, new, why in (
-        ("raise Refused(otherwise)", "return", "accepts a file that proves nothing"),
+        ("ours.expression(type_))", "theirs.expression(their_type))", "accepts a file that proves nothing"),
         ("axioms.add(", "str(", "does not name an axiom"),
         ("HEADER_BYTES = {1: 56, 2: 88}", "HEADER_BYTES = {1: 56}", "no file of a known version"),
     ):
@@ -281,6 +281,13 @@ def test_random_changes_neither_prove_nor_crash(both, files):
         for ended in box.ask(orders):
             assert ended.status == 0 and "refused" in json.loads(ended.written), ended
     box.close()
+
+
+def test_the_kernel_runs_no_code_for_an_answer(check, both):
+    """Some kernels run the machine code that has the name of what `Lean.reduceBool` is given: here it is harmless, and refused."""
+    header = HEADER + "theorem Lean.reduceBool : T := T.intro\n"
+    file = compiled(both, f"{header}axiom octavo_goal_n : T\ntheorem octavo_checked_n : T := Lean.reduceBool")
+    assert check(file, "T", header=header).reason == "has compiled code run in its proof"
 
 
 EQUALITY = """universe u v
