@@ -75,6 +75,7 @@ def write_page(folder: ExperimentFolder) -> Progress:
             for stage in (screen, conclude, draw, page):
                 stage(folder.root)
             build({folder.name: folder.page}, target, alone=True)
+    (NOW / ".gitignore").write_text("*\n")  # also where a project keeps its build folder
     return progress
 
 

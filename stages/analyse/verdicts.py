@@ -22,7 +22,7 @@ from stages.rules import beside, bound_text
 
 _LOGGED: Mapping[str, str] = {}
 """No metric is derived."""
-OPEN = "Not decided: runs go on."
+OPEN = "Not decided: verdicts are given when the runs have ended, by dvc repro."
 
 
 def finding_id(claim: ClaimRule) -> str:

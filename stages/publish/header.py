@@ -72,7 +72,7 @@ def headline(claims: Sequence[ClaimView], cautions: Sequence[Caution]) -> str:
 def verdict_counts(claims: Sequence[ClaimView]) -> str:
     """In the order supported, refuted, inconclusive, void."""
     if any(claim.verdict == "open" for claim in claims):
-        return "Nothing is decided yet: runs go on."
+        return "Nothing is decided yet."
     if not claims:
         return "No claim was declared, so nothing is decided."
     counts = Counter(claim.verdict for claim in claims)

@@ -38,5 +38,5 @@ def lines(experiment: ExperimentFiles) -> Iterator[tuple[str, str]]:
         yield "Expectations", counts + (f"; the next is due at step {min(places)}" if places else "")
     results = experiment.conclusions.rules
     if results:
-        held = [f"{result.rule} in {result.run} ({result.state.replace('_', ' ')})" for result in results if result.state != "quiet"]
+        held = [f"{result.rule} in {result.run} ({result.state.replace('_', ' ')})" for result in results if result.first]
         yield "Stop rules", listed(held) if held else "none has held so far"

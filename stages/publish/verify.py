@@ -107,7 +107,7 @@ def scratch_project(experiment: ExperimentFolder) -> Iterator[Path]:
     """A project of links in which the experiment has the inputs of `screen` and none of its results. Specs are copied: git looks
     through no link."""
     here = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="octavo-verify-") as name:
+    with tempfile.TemporaryDirectory(prefix="octavo-project-") as name:
         root = Path(name)
         for entry in here.iterdir():
             if entry.name == "specs":

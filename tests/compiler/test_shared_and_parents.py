@@ -56,6 +56,17 @@ def test_a_block_lies_below_the_experiment_and_later_blocks_above_earlier_ones(c
     assert places["epsilon"][1] == "experiment"
 
 
+def test_status_and_decision_are_of_one_experiment_and_train_nothing_again(compiled, spec, child, work):
+    plain = compiled(spec)
+    said = compiled(spec + "status: {text: it is flat, on: 2026-11-29, step: 6}\n")
+    assert (said.cards.page.status.on, said.cards.page.status.step, said.cards.page.decision) == ("2026-11-29", 6, None)
+    assert [path for path in plain.cards.single if plain.cards.single[path] != said.cards.single[path]] == ["page.card.json"]
+    assert plain.cards.train == said.cards.train
+    assert child("train.learning_rate: 1.0e-4").cards.page.status is None
+    (work / "specs/example.yaml").write_text(spec + "status: {text: it is flat, on: 2026-11-29, step: 6}\n")
+    assert compile_named("example@smoke").cards.page.status is None
+
+
 def test_conditions_and_profiles_outrank_a_block(compiled, spec, shared):
     shared("quick", "conditions: {zero: {train: {beta: 0.3}}}\ntrain: {beta: 0.1}\nprofiles: {wide: {train: {epsilon: 0.4}}}\n")
     text = spec.replace("train:\n  max", "use: [quick]\ntrain:\n  max")

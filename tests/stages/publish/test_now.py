@@ -159,7 +159,7 @@ def test_the_page_says_how_far_each_run_is_and_decides_nothing(folder: Experimen
 
 def test_nothing_takes_it_for_a_page_that_is_published(folder: ExperimentFolder) -> None:
     write_page(folder)
-    assert [path.as_posix() for path in Path("build").iterdir()] == ["build/now"]
+    assert [path.as_posix() for path in Path("build").iterdir()] == ["build/now"] and Path("build/now/.gitignore").read_text() == "*\n"
     assert not folder.page.exists() and not folder.findings.exists()
 
 

@@ -6,7 +6,7 @@ import pytest
 from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import RunFolder
-from stages.train.attempts import begin, end, lock, under
+from stages.train.attempts import begin, end, holder, lock, under
 from stages.train.resume import WEIGHTS, newest
 from stages.train.trl import CHECKPOINT
 
@@ -66,8 +66,9 @@ def test_a_second_process_cannot_hold_the_run(run):
     assert other.stdout.readline() == "held\n"
     with pytest.raises(StageError, match=f"process {other.pid} is training") as caught, lock(run):
         pass
-    assert caught.value.code == "S210"
+    assert caught.value.code == "S210" and holder(run) == "here"
     other.communicate("")
+    assert holder(run) is None, "the lock's file stays"
     with lock(run):
         pass
 
