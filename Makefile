@@ -80,6 +80,7 @@ fix: $(VENV)/octavo.dev.installed  ## format the code and recompile the specs
 	@$(BIN)/python tests/compiler/spec_reference.py
 	@$(BIN)/python tests/compiler/errors_page.py
 	@PYTHONPATH=. $(BIN)/python tests/stages/publish/files_reference.py
+	@PYTHONPATH=. $(BIN)/python tests/stages/publish/metrics_reference.py
 	@PYTHONPATH=. $(BIN)/python tests/stages/analyse/detectors_reference.py
 
 size:  ## count the lines of the code, tests and docs against their budgets

@@ -163,7 +163,8 @@ def _warnings(detection: Detection) -> list[Signal]:
 
 def _onset(evidence: Evidence, run: RunEvidence, kind: str, detection: Detection | None) -> Finding:
     warnings = _warnings(detection) if detection else []
-    steps = [signal.onset for signal in warnings if signal.onset is not None]
+    lasting = [signal for signal in warnings if signal.evidence.get("class") == "persistent"]
+    steps = [signal.onset for signal in lasting or warnings if signal.onset is not None]
     if detection is None:
         why = "the run was not screened by it"
     elif detection.state != "looked":

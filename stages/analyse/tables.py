@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from stages.analyse.evidence import Evidence, RunEvidence, history_metrics, shown_metrics
 from stages.analyse.findings import finding, run_finding, seeds_finding, values_of
 from stages.contracts.finding import Finding, SeedValue
-from stages.contracts.history import Ends, metric
+from stages.contracts.history import metric, range_words
 
 CLASSES = 6
 """Most classes of errors of a gate; the most frequent ones."""
@@ -70,14 +70,6 @@ def _range(evidence: Evidence, condition: str, name: str, runs: Sequence[RunEvid
         k, n = sum(own.outside for own in ranges.values()), sum(own.n for own in ranges.values())
         words = {"condition": condition, "metric": name, "range": range_words(known.healthy)}
         yield finding(evidence, "outside", float(k), words=words, k=k, n=n, sources=sources)
-
-
-def range_words(ends: Ends) -> str:
-    """`0.8 to 1.2`, `at most 0.3` or `at least 0`."""
-    low, high = ends
-    if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
-    return f"at most {high:g}" if low is None else f"at least {low:g}"
 
 
 def _errors(evidence: Evidence, condition: str, gate: str, runs: Sequence[RunEvidence]) -> Iterator[Finding]:

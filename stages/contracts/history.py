@@ -49,6 +49,14 @@ Ends = tuple[float | None, float | None]
 """Lowest and highest; None where it is open."""
 
 
+def range_words(ends: Ends) -> str:
+    """`0.8 to 1.2`, `at most 0.3` or `at least 0`."""
+    low, high = ends
+    if low is not None and high is not None:
+        return f"{low:g} to {high:g}"
+    return f"at most {high:g}" if low is None else f"at least {low:g}"
+
+
 @dataclass(frozen=True)
 class Metric:
     """A named column of history."""

@@ -51,6 +51,8 @@ class ClaimView(NamedTuple):
     finding: Finding | None
     fact: Markup | None
     """The deciding number as a link."""
+    digits: int | None
+    """Of the deciding number."""
     rule: ClaimRule | None
     seeds: tuple[SeedValue, ...]
     """The seeds of the number, or those that a claim without one would have compared."""
@@ -75,7 +77,7 @@ class ClaimView(NamedTuple):
     def bar(self) -> Markup | None:
         if self.at is None or self.finding is None or self.verdict == "open":
             return None
-        return bar(self.at, self.verdict, interval_text(self.finding, decimals=_digits(self.decided, self.finding)))
+        return bar(self.at, self.verdict, interval_text(self.finding, decimals=self.digits))
 
     @property
     def why(self) -> str:
@@ -107,18 +109,19 @@ def claim_views(experiment: ExperimentFiles, facts: Facts) -> tuple[ClaimView, .
             why = "The findings hold no verdict of this claim."
             verdict = Verdict(claim=claim.id, verdict="void", why=why, finding=None, direction="above", margin=0.0)
         number = experiment.findings.get(verdict.finding) if verdict.finding else None
-        fact = None if number is None else facts.value(number) if is_open else facts.interval(number, _digits(verdict, number))
+        digits = _digits(verdict, number, facts.digits(number)) if number else None
+        fact = None if number is None else facts.value(number) if is_open else facts.interval(number, digits)
         seeds = number.seeds if number else _sides(experiment, rule)
         place, dated = experiment.origins.claims.get(claim.id), experiment.changed.rules[claim.id]
-        views.append(ClaimView(claim.id, claim.says, verdict, number, fact, rule, seeds, place, dated, claim.answers))
+        views.append(ClaimView(claim.id, claim.says, verdict, number, fact, digits, rule, seeds, place, dated, claim.answers))
     return tuple(views)
 
 
-def _digits(verdict: Verdict, finding: Finding) -> int | None:
-    """Enough digits for every printed number to lie on its own side of the margin."""
+def _digits(verdict: Verdict, finding: Finding, digits: int | None) -> int | None:
+    """Those of the metric, or as many more as it takes for every printed number to lie on its own side of the margin."""
     if finding.value is None or finding.low is None or finding.high is None:
         return None
-    return numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high)
+    return numbers.decimals_beside(verdict.margin, finding.value, finding.low, finding.high, least=digits)
 
 
 def _sides(experiment: ExperimentFiles, rule: ClaimRule | None) -> tuple[SeedValue, ...]:

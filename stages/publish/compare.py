@@ -19,6 +19,7 @@ from stages.contracts.layout import COMPARISONS
 from stages.publish.facts import Facts
 from stages.publish.figures import inlined
 from stages.publish.header import PageSummary
+from stages.publish.numbers import column_decimals
 from stages.publish.passports import OTHER_FILES, Record, comparison_passport, passports_text
 from stages.publish.text import render
 
@@ -70,7 +71,7 @@ def comparison_page(comparison: Comparison, summaries: Mapping[str, PageSummary]
         decided=sorted((row for row in comparison.rows if row.moved in DECIDED), key=lambda row: DECIDED.index(row.moved)),
         rows_of=rows_of,
         conditions=list(dict.fromkeys(row.condition for row in comparison.rows if row.moved != "same")),
-        digits=lambda row: Facts.column([row.before, row.after, row.difference]),
+        digits=lambda row: column_decimals((f.value, f.low, f.high) for f in (row.before, row.after, row.difference)),
         curves=_curves(comparison, folder / comparison.experiment / comparison.other),
         most=_SHOWN,
         claims=_claims(columns),

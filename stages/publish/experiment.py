@@ -25,6 +25,7 @@ from stages.contracts.preflight_card import Preflight, PreflightCard
 from stages.contracts.progress import RunProgress
 from stages.contracts.replay import Replay, read_replays
 from stages.contracts.reward import Reward
+from stages.publish.facts import metric_digits
 from stages.publish.rule_history import changed_since
 
 A = TypeVar("A", bound=Artifact)
@@ -115,6 +116,11 @@ class ExperimentFiles:
     def findings(self) -> Mapping[str, Finding]:
         """By id."""
         return {finding.id: finding for finding in (*self.conclusions.findings, *self.cited)}
+
+    @cached_property
+    def digits(self) -> Mapping[str, int]:
+        """Metric -> digits of its numbers on all pages of the experiment."""
+        return metric_digits(self.findings.values())
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:

@@ -21,8 +21,9 @@ _NOTHING = Markup(f'<span class="none" title="not computed">{numbers.NONE}</span
 class Facts:
     """Writes numbers and remembers, in order of first use, which findings they came from. `page` holds the passports; empty: this one."""
 
-    def __init__(self, findings: Mapping[str, Finding], page: str = "numbers.html") -> None:
+    def __init__(self, findings: Mapping[str, Finding], page: str = "numbers.html", digits: Mapping[str, int] | None = None) -> None:
         self._findings, self._page = findings, page
+        self._digits = metric_digits(findings.values()) if digits is None else digits
         self.used: dict[str, Finding] = {}
 
     def find(self, subject: str, metric: str, *statistics: str) -> Finding | None:
@@ -51,32 +52,30 @@ class Facts:
         """The value alone."""
         if finding is None:
             return _NOTHING
-        return self._link(finding, numbers.number(finding.value, finding.unit, decimals=decimals, signed=is_signed(finding)))
+        digits = self.digits(finding) if decimals is None else decimals
+        value = self._printed(finding, digits)
+        return self._link(finding, numbers.number(value, finding.unit, decimals=digits, signed=is_signed(finding)))
 
-    def percent(self, finding: Finding, decimals: int) -> Markup:
-        """A share in percent: `74%` with 2 decimals, `73.6%` with 3."""
+    def percent(self, finding: Finding) -> Markup:
+        """A share in percent: `74%` of a metric with 2 digits, `73.6%` with 3."""
         if finding.value is None:
             return self.value(finding)
+        digits = self.digits(finding)
+        decimals = numbers.decimals_for(finding.value) if digits is None else digits
         return self._link(finding, f"{numbers.fixed(100 * finding.value, max(0, decimals - 2))}%")
 
     def interval(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value with its interval, when it has one."""
         if finding is None:
             return _NOTHING
-        value, _, bounds = interval_text(finding, decimals=decimals).partition(" [")
+        digits = self.digits(finding) if decimals is None else decimals
+        shown = finding.model_copy(update={"value": self._printed(finding, digits)})
+        value, _, bounds = interval_text(shown, decimals=digits).partition(" [")
         return self._link(finding, value, f"[{bounds}" if bounds else "")
 
-    @staticmethod
-    def with_all(finding: Finding, decimals: int | None = None) -> str:
-        """The number with the excluded runs counted in, in the number's own digits unless `decimals` are given."""
-        digits = numbers.decimals_for(finding.value, finding.low, finding.high) if decimals is None else decimals
-        return numbers.number(finding.with_all, finding.unit, decimals=digits, signed=is_signed(finding))
-
-    def seen(self, finding: Finding | None, digits: int | None, *, bounds: bool = False) -> Markup:
-        """With a column's digits; a number of which they would show only zeros stands alone, with its own."""
-        if digits is not None and finding is not None and finding.value and abs(finding.value) < 0.5 * 10**-digits:
-            return self.value(finding)
-        return self.interval(finding, digits) if bounds else self.value(finding, digits)
+    def with_all(self, finding: Finding) -> str:
+        """The number with the excluded runs counted in."""
+        return numbers.number(finding.with_all, finding.unit, decimals=self.digits(finding), signed=is_signed(finding))
 
     def change(self, finding: Finding | None, decimals: int | None = None) -> Markup:
         """The value, and where its interval holds 0 the smallest change that the data could have shown."""
@@ -97,19 +96,10 @@ class Facts:
         both = numbers.listed([str(seed.seed) for seed in change.seeds if seed.included])
         return _UNSEEN.format(f"of the seeds with both windows ({both})")
 
-    def digits(self, finding: Finding, *, bounds: bool = False) -> int | None:
-        """Digits of a number that stands alone: those with which the printed change is the printed last minus the printed first value of
-        its metric. None: the finding's own."""
-        row = self.moved(finding.subject, finding.metric)
-        if finding not in row or any(end is None or end.value is None for end in row):
-            return None
-        wanted = max(numbers.decimals_for(f.value, *((f.low, f.high) if bounds else ())) for f in row if f)
-        return numbers.agreed_rows([values(row)], least=wanted)[0]
-
-    @staticmethod
-    def column(findings: Iterable[Finding | None]) -> int:
-        """Digits for a column of numbers with their intervals."""
-        return numbers.column_decimals((f.value, f.low, f.high) for f in findings if f)
+    def digits(self, finding: Finding) -> int | None:
+        """Digits of a number: all numbers of a metric have the same. None: its own, of a number of which those would show only zeros."""
+        digits = self._digits.get(finding.metric)
+        return None if digits is None or (finding.value and abs(finding.value) < 0.5 * 10**-digits) else digits
 
     def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
         """Where a metric began, where it ended, and the change."""
@@ -117,16 +107,19 @@ class Facts:
         start = (f"{whose}untrained", "final") if metric.startswith("evaluation.") else (subject, "initial")
         return self.find(start[0], metric, start[1]), self.find(subject, metric, "final"), self.find(subject, metric, "change")
 
-    def movement(self, subject: str, metric: str, digits: int | None) -> tuple[Markup, Markup, Markup]:
+    def movement(self, subject: str, metric: str) -> tuple[Markup, Markup, Markup]:
         """First window, last window and change, written."""
         first, last, change = self.moved(subject, metric)
-        return self.value(first, digits), self.value(last, digits), self.change(change, digits)
+        return self.value(first), self.value(last), self.change(change)
 
-    def moved_digits(self, subjects: Iterable[str], metric: str, *, bounds: bool = False) -> dict[str, int | None]:
-        """Subject -> digits of its row in a table of first window, last window and change; with `bounds` enough for their intervals."""
-        rows = {name: self.moved(name, metric) for name in subjects}
-        least = self.column(finding for row in rows.values() for finding in row) if bounds else 0
-        return dict(zip(rows, numbers.agreed_rows(map(values, rows.values()), least=least), strict=True))
+    def _printed(self, finding: Finding, decimals: int | None) -> float | None:
+        """The value to print. A change follows from the printed numbers that it is the difference of, when it has their digits."""
+        first, last, change = self.moved(finding.subject, finding.metric)
+        if change is not finding or decimals is None or first is None or last is None or self.apart(finding):
+            return finding.value
+        if decimals != self.digits(first) or decimals != self.digits(last) or None in (first.value, last.value, finding.value):
+            return finding.value
+        return numbers.rounded(last.value or 0.0, decimals) - numbers.rounded(first.value or 0.0, decimals)
 
     def counted(self, finding: Finding | None, of: str = "of") -> Markup:
         """`12 of 48`: the numerator and denominator of a share, or its value when it was not counted."""
@@ -147,9 +140,18 @@ class Facts:
         )
 
 
-def values(row: tuple[Finding | None, Finding | None, Finding | None]) -> tuple[float | None, float | None, float | None]:
-    first, last, change = (finding.value if finding else None for finding in row)
-    return first, last, change
+def metric_digits(findings: Iterable[Finding]) -> dict[str, int]:
+    """Metric -> digits of all its numbers on a page: as many as the interval of a condition, a contrast or the untrained model needs, and
+    at most three; of a metric that only runs have, as their values need."""
+    cells: dict[str, list[tuple[float | None, float | None, float | None]]] = {}
+    runs: dict[str, list[float | None]] = {}
+    for finding in findings:
+        if finding.seeds or finding.subject == "untrained":
+            cells.setdefault(finding.metric, []).append((finding.value, finding.low, finding.high))
+        else:
+            runs.setdefault(finding.metric, []).append(finding.value)
+    digits = {metric: numbers.column_decimals(values) for metric, values in runs.items()}
+    return digits | {metric: numbers.column_decimals(own) for metric, own in cells.items() if any(value is not None for value, *_ in own)}
 
 
 def is_signed(finding: Finding) -> bool:

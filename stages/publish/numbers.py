@@ -30,6 +30,11 @@ def fixed(value: float, decimals: int, *, signed: bool = False) -> str:
     return (MINUS if rounded < 0 else "+" if signed else "") + text
 
 
+def rounded(value: float, decimals: int) -> float:
+    """As it is printed."""
+    return float(_rounded(value, decimals))
+
+
 def _rounded(value: float, decimals: int) -> Decimal:
     exact = Decimal(repr(float(value)))
     return exact if abs(value) >= _LARGE else exact.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_EVEN)
@@ -52,10 +57,12 @@ def _cap(largest: float, most: int) -> int:
     return _FINEST if 0 < largest < 10.0**-_MOST else most
 
 
-def decimals_beside(margin: float, value: float, low: float, high: float) -> int:
-    """Those of `decimals_for`, or as many more as it takes for every printed number to lie on its own side of the margin."""
-    least = decimals_for(value, low, high)
-    return next((d for d in range(least, least + 13) if all(_side(x, margin, d) == _side(x, margin) for x in (value, low, high))), least)
+def decimals_beside(margin: float, value: float, low: float, high: float, *, least: int | None = None) -> int:
+    """`least`, or without it those of `decimals_for`; or as many more as it takes for every printed number to lie on its own side of the
+    margin."""
+    least = decimals_for(value, low, high) if least is None else least
+    sides = {number: _side(number, margin) for number in (value, low, high)}
+    return next((d for d in range(least, least + 13) if all(_side(x, margin, d) == side for x, side in sides.items())), least)
 
 
 def _side(value: float, margin: float, decimals: int | None = None) -> int:
@@ -72,39 +79,6 @@ def column_decimals(cells: Iterable[float | _Spread | None], *, most: int = 3) -
     filled = [cell for cell in spreads if cell[0] is not None]
     largest = max((abs(x) for cell in filled for x in cell if x is not None), default=0.0)
     return min(_cap(largest, most), max((decimals_for(*cell) for cell in filled), default=2))
-
-
-def agreed_rows(rows: Iterable[_Spread], *, least: int = 0) -> list[int | None]:
-    """Digits for each row (initial, final, change) of a table, so that every printed change is the printed final minus the printed initial.
-
-    The column has the fewest digits, from `least` on, that show every number and with which most rows add up. A row that does not add up
-    with them, or of which they show nothing, has the fewest digits with which it does: a printed change that does not follow reads as a
-    mistake, another number of digits does not. None: numbers so small that they are printed with an exponent.
-    """
-    every = list(rows)
-    start = min(_MOST, max(least, column_decimals((value for row in every for value in row), most=_MOST)))
-    whole = [row for row in every if None not in row]
-    column = min(range(start, _MOST + 1), key=lambda digits: sum(not _adds_up(row, digits) for row in whole))
-    return [_row_digits(row, column, least) for row in every]
-
-
-def _row_digits(row: _Spread, column: int, least: int) -> int | None:
-    sizes = [abs(x) for x in row if x]
-    largest = max(sizes, default=0.0)
-    if 0 < largest < 10.0 ** (1 - _FINEST):
-        return None
-    start = max(least, column_decimals(row, most=_MOST))
-    if 0 < largest < 10.0 ** (2 - _MOST) and min(sizes) < 0.5 * 10.0**-column:  # near zero, and some of it would not be seen
-        powers = [math.floor(math.log10(size)) for size in (min(sizes), largest)]
-        start = column = max(least, min(1 - powers[0], 3 - powers[1]))  # two digits of the smallest, but no more than four of the largest
-    if None in row or _adds_up(row, column):
-        return column
-    return next((digits for digits in range(start, start + _MOST + 2) if _adds_up(row, digits)), start)
-
-
-def _adds_up(row: _Spread, decimals: int) -> bool:
-    first, last, moved = (_rounded(x or 0.0, decimals) for x in row)
-    return last - first == moved
 
 
 def number(value: float | None, unit: str = "", *, decimals: int | None = None, signed: bool = False) -> str:

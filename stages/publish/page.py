@@ -24,7 +24,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.lineage import COMPILED, INPUT, Lineage, MadeFile
 from stages.contracts.page_card import PageCard
 from stages.contracts.stage import main, open_card
-from stages.publish import anomalies, attempts, completions, conditions, evidence, figures, header, imported, methods, now, result, rules
+from stages.publish import anomalies, attempts, completions, evidence, figures, header, imported, methods, now, result, rules, tables
 from stages.publish.care import Sources, cautions, is_doubtful
 from stages.publish.claims import ClaimView, claim_views
 from stages.publish.experiment import RULES, ExperimentFiles, load
@@ -50,12 +50,12 @@ def page(folder: Path) -> None:
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     """Relative path -> content of everything in the page's folder."""
-    card, facts, cited = experiment.card, Facts(experiment.findings), citation(experiment)
+    card, facts, cited = experiment.card, Facts(experiment.findings, digits=experiment.digits), citation(experiment)
     claims, seen = claim_views(experiment, facts), anomalies.anomalies(experiment)
     sources = Sources(experiment, facts, claims, seen)
     reasons = cautions(sources)
     held, browsers = held_out(experiment), list(completions.browsers(experiment))
-    sections = (anomalies, attempts, completions, conditions, imported, methods, now, result, rules)
+    sections = (anomalies, attempts, completions, imported, methods, now, result, rules, tables)
     leading, drawn = result.split_leading(experiment, figures.pictures(experiment))
     reading = sum(len(asked.answers) for asked in (held.asked if held else ())) + sum(len(browser.entries) for browser in browsers)
     words: dict[str, Any] = dict(

@@ -100,8 +100,8 @@ def _referred(source: str, facts: Facts, named: Named) -> Markup:
     if reference.experiment and not facts.reads(reference.experiment):
         raise KeyError(f"the page does not read the findings of {reference.experiment}; octavo compile makes it do so")
     finding = facts.get(reference.name)
-    digits = facts.digits(finding, bounds=reference.interval) if reference.digits is None else reference.digits
-    return facts.interval(finding, decimals=digits) if reference.interval else facts.value(finding, decimals=digits)
+    write = facts.interval if reference.interval else facts.value
+    return write(finding, reference.digits)
 
 
 def _placed(block: str) -> str:

@@ -74,12 +74,6 @@ def leading_metrics(experiment: ExperimentFiles) -> list[str]:
     return list(dict.fromkeys(claimed or evaluated))[:_MOST_METRICS]
 
 
-def digits(experiment: ExperimentFiles, facts: Facts, metric: str) -> int:
-    """For every number of a metric on the first screen."""
-    subjects = ("untrained", *(condition.name for condition in experiment.card.conditions))
-    return facts.column(facts.find(subject, metric, "final") for subject in subjects)
-
-
 Sections = Mapping[str, Sequence[Picture]]
 
 
@@ -115,7 +109,6 @@ def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str
     more = [metric for metric in ("reward", "zero_signal_share") if metric not in metrics and facts.ends(conditions, metric, "final")]
     heads = [f"passes {score_of(metric)}" if score_of(metric) else metric_title(metric) for metric in metrics]
     heads = ["runs that count", *heads, *(_HEADS[metric] for metric in more)]
-    moved = facts.moved_digits([condition.name for condition in conditions], "reward")
     rows = []
     if any(facts.find("untrained", metric, "final") for metric in metrics):
         cells = [Markup(), *(_cell(experiment, facts, "untrained", metric) for metric in metrics), *(Markup() for _ in more)]
@@ -124,22 +117,22 @@ def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str
         cells = [facts.counted(facts.find(condition.name, "runs", "included"))]
         cells += [_cell(experiment, facts, condition.name, metric) for metric in metrics]
         for metric in more:
-            first, last, _ = facts.movement(condition.name, metric, moved[condition.name])
+            first, last, _ = facts.movement(condition.name, metric)
             end = facts.find(condition.name, metric, "final")
             if end is None or end.value is None:
                 cells.append(_cell(experiment, facts, condition.name, metric))
             elif metric == "reward":
                 cells.append(Markup('{} <span class="to">\u2192</span> {}').format(first, last))
             else:
-                cells.append(facts.value(end, 2))
+                cells.append(facts.value(end))
         rows.append(Row(condition.name, colour, "null control" if condition.role == "null_control" else "", cells))
     return heads, rows
 
 
 def _cell(experiment: ExperimentFiles, facts: Facts, subject: str, metric: str) -> Markup:
     """The number with its interval; of a condition without a run that counts what its runs show."""
-    number, most = facts.find(subject, metric, "final"), digits(experiment, facts, metric)
+    number = facts.find(subject, metric, "final")
     if subject == "untrained" or (number is not None and number.value is not None):
-        return facts.interval(number, most)
-    ends = [facts.value(shown, most) for shown in uncounted(experiment, subject, metric)]
+        return facts.interval(number)
+    ends = [facts.value(shown) for shown in uncounted(experiment, subject, metric)]
     return facts.value(number) + (Markup("<br><small>seen: {}</small>").format(Markup(" to ").join(ends)) if ends else Markup())

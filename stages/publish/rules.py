@@ -16,7 +16,10 @@ from stages.publish.facts import Facts
 def printed(facts: Facts, score: Expected) -> list[tuple[RunScore, Markup, str]]:
     """(score of a run, value, why there is none), the values in equal digits."""
     findings = [facts.get(run.finding) for run in score.runs]
-    digits = numbers.column_decimals(finding.value for finding in findings)
+    values = [finding.value for finding in findings if finding.value is not None]
+    least = max((facts.digits(finding) or 0 for finding in findings), default=0)
+    bounds = [score.bound] if score.upper is None else [score.bound, score.upper]
+    digits = max((numbers.decimals_beside(bound, value, value, value, least=least) for value in values for bound in bounds), default=least)
     return [(run, facts.value(f, digits), run.why if f.value is None else "") for run, f in zip(score.runs, findings, strict=True)]
 
 

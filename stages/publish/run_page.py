@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from stages.publish import anomalies, attempts, completions, methods
 from stages.publish.causes import clipped_at, explain
-from stages.publish.conditions import steps_done
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture, inlined, picture
 from stages.publish.passports import passport, passports_json, records
+from stages.publish.tables import steps_done
 from stages.publish.text import render
 
 _RUN = re.compile(r'<g data-run="([^" :]*)')
@@ -29,7 +29,7 @@ def run_pages(experiment: ExperimentFiles) -> dict[str, str]:
 
 
 def _page(experiment: ExperimentFiles, run: RunFiles) -> str:
-    facts = Facts(experiment.findings, page="")
+    facts = Facts(experiment.findings, "", experiment.digits)
     return render(
         "run.html.j2",
         anomalies=anomalies,

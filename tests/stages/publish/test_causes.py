@@ -1,14 +1,11 @@
 """Anomalies explained: one plain sentence each from a table, with what would confirm it."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from stages.contracts.health import Detection, Signal
+from stages.contracts.health import Signal
 from stages.contracts.plugin import DETECTORS, kinds
 from stages.publish.anomalies import evidence_words
 from stages.publish.causes import causes, explain, phrase
-from stages.publish.conditions import nonfinite
 
 
 def signal(detector: str, metric: str = "reward", value: float | None = 0.5, severity: str = "warning", kind: str = "") -> Signal:
@@ -118,22 +115,6 @@ def test_one_sentence_holds_for_all_runs_or_there_are_two() -> None:
     assert kl and kl.means.count(".") > 1 and "0.9 nats per token from the reference" in kl.means and "estimated as -3 nats" in kl.means
     entropy = explain([signal("entropy_change", "entropy", ratio, kind="fallen") for ratio in (0.1, 0.19)])
     assert entropy and entropy.means.startswith("Entropy at the end is 0.1 to 0.19 times")
-
-
-def test_the_seeds_table_dates_the_lasting_failure_and_not_an_earlier_one() -> None:
-    def looked(detector: str, *steps: tuple[str, int]) -> Detection:
-        signals = (signal(detector, "kl").model_copy(update={"evidence": {"class": kind}, "onset": onset}) for kind, onset in steps)
-        return Detection(detector=detector, state="looked", signals=tuple(signals))
-
-    def cell(*detections: Detection) -> str:
-        return nonfinite(SimpleNamespace(detection={each.detector: each for each in detections}.get))  # type: ignore[arg-type]
-
-    assert cell(looked("nonfinite", ("transient", 5), ("persistent", 50))) == "persistent from 50"
-    assert cell(looked("nonfinite", ("transient", 9), ("transient", 5))) == "transient, first at 5"
-    assert cell(looked("nonfinite")) == "none"
-    blind = Detection(detector="nonfinite", state="not_observable", reason="only a summary was imported")
-    assert cell(blind, looked("summary", ("persistent", 21))) == "persistent from 21"
-    assert cell(blind, looked("summary")) == "not observable"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def decided(verdict: str, **fields: object) -> Verdict:
     ],
 )
 def test_the_answer_reads_as_a_sentence(verdicts: tuple[str, ...], sentence: str) -> None:
-    views = [ClaimView("c", "", decided(word), None, None, None, (), None, Written(written="")) for word in verdicts]
+    nothing = (None, None, None, None, (), None, Written(written=""))
+    views = [ClaimView("c", "", decided(word), *nothing) for word in verdicts]
     assert verdict_counts(views) == sentence
 
 
