@@ -27,10 +27,14 @@ _OWN = {
     "sft": ("mean_token_accuracy", "entropy"),
 }
 """Metrics that say most of runs of an algorithm, beside those that all have."""
-_REWARD = ("reward first", "reward", "reward_std", "zero_signal_share", "truncated")
+_SPREAD = ("reward_std", "zero_signal_share", "truncated", "loss")
 _USUAL = {
-    "conditions": (("runs", "steps"), (*_REWARD, "loss"), ("collapsed", "nonfinite", "seconds", "hours")),
-    "seeds": (("state", "steps"), (*_REWARD, "loss", "grad_norm", "kl"), ("collapsed", "nonfinite", "attempts")),
+    "conditions": (
+        ("runs", "steps"),
+        ("reward first", "reward", "reward change", *_SPREAD),
+        ("collapsed", "nonfinite", "seconds", "hours"),
+    ),
+    "seeds": (("state", "steps"), ("reward first", "reward", *_SPREAD, "grad_norm", "kl"), ("collapsed", "nonfinite", "attempts")),
 }
 """Before the shared evaluation, after it, and after what is the algorithm's own."""
 _HEADS = {
@@ -122,6 +126,8 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
         title, group = _HEADS.get(of, metric_title(of)), at_the_end(experiment)
         title, group = (words or "last", "Own reward") if of == "reward" else (f"{title} {words}".strip(), group)
 
+    digits = experiment.digits.get(of)
+
     def find_metric(row: str) -> Finding | None:
         if evaluated and statistic == "initial":  # where all runs began
             return facts.find("untrained", of, "final")
@@ -130,8 +136,8 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
     def cell_metric(row: str) -> Markup:
         finding = find_metric(row)
         if statistic == "change":
-            return facts.change(finding)
-        return facts.interval(finding) if evaluated and not by_seed else facts.value(finding)
+            return facts.change(finding, digits)
+        return facts.interval(finding, digits) if evaluated and not by_seed else facts.value(finding, digits)
 
     return Column(linked(of, title), group, cell_metric, find_metric, evaluated and statistic == "final")
 

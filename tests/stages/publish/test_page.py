@@ -80,7 +80,7 @@ def test_a_void_claim_shows_the_seeds_it_would_have_compared(project: Path) -> N
     claims = [claim.model_copy(update=metric if claim.id == "inverted-lengthens" else {}) for claim in card.claims]
     write(path, card.model_copy(update={"claims": tuple(claims)}))
     claim = words(written(folder).split('id="claim-inverted-lengthens"')[1].split("</article>")[0])
-    assert "Seeds in inverted-s1 " in claim and "Seeds out inverted-s3 0.015 not finite from step 41" in claim
+    assert "Seeds in inverted-s1 " in claim and "Seeds out inverted-s3 0.02 not finite from step 41" in claim
 
 
 def test_numbers_of_a_column_have_the_same_digits(project: Path) -> None:

@@ -64,6 +64,7 @@ def test_the_usual_columns_have_one_value_a_cell_and_none_is_empty(project: Path
         "tests",
         "first",
         "last",
+        "change",
         "zero signal",
         "truncated",
         "loss",
@@ -73,7 +74,21 @@ def test_the_usual_columns_have_one_value_a_cell_and_none_is_empty(project: Path
         "h a run",
     ]
     shaped = rows(conditions)["shaped treatment, reward shaped"]
-    assert shaped == ["3 of 3", "20", "0.85 [0.68, 0.94]", "0.31", "0.71", "0.08", "0.00", "0.02", "0 of 3", "0 of 3", "36.0", "0.20"]
+    assert shaped == [
+        "3 of 3",
+        "20",
+        "0.85 [0.68, 0.94]",
+        "0.31",
+        "0.71",
+        "+0.40",
+        "0.08",
+        "0.00",
+        "0.02",
+        "0 of 3",
+        "0 of 3",
+        "36.0",
+        "0.20",
+    ]
     assert rows(conditions)["untrained base model"][2] == "0.50 [0.30, 0.70]"
     assert "Expected: It &#60;b&#62;learns" in conditions
     heads = [plain(head) for head in re.findall(r"<th[^>]*>(.*?)</th>", seeds.split("</thead>")[0].split("</tr>")[1])]
