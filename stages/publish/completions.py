@@ -180,6 +180,17 @@ def with_prompts(rows: pd.DataFrame, data: DatasetRef | None) -> pd.DataFrame:
     return rows.assign(**{PROMPT_COLUMN: pd.Series(asked, index=rows.index, dtype=object)})
 
 
+def as_read(run: RunFiles) -> tuple[str, str] | None:
+    """(id, text) of a prompt as the model read it; None where it read what the data have, or where no text was kept."""
+    if run.card is None or (run.card.data.layout is None and not run.card.model.apply_chat_template):
+        return None
+    path = run.folder.completions
+    if not path.exists() or PROMPT_COLUMN not in pq.read_schema(path).names:
+        return None
+    rows = pd.read_parquet(path, columns=["prompt_id", PROMPT_COLUMN]).dropna()
+    return next(rows.itertuples(index=False, name=None), None)
+
+
 def read_texts(path: Path, gates: Sequence[str], rows: tuple[str, str, object] | None = None) -> pd.DataFrame:
     """Completions with `label` and `tone`: how each ended at the gates. Of a step that several attempts made the last one counts."""
     stored = set(pq.read_schema(path).names)

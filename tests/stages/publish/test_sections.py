@@ -177,6 +177,11 @@ def test_what_gates_penalties_and_phases_do_reads_as_specs_write_them() -> None:
     chain = Reward(name="r", gates=(gate("format", on_fail=0.0), gate("tests")))
     assert plain(decides(chain, chain.gates[0])) == "fail gives 0; otherwise the next gate is asked"
     assert decides(chain, chain.gates[1]) == "otherwise its own score is the reward"
+    marked = Reward.model_validate({"name": "r", "answer": {"from": "tag"}, "gates": (gate("brief", judges="completion"), gate("tests"))})
+    assert plain(decides(marked, marked.gates[0])) == "otherwise the next gate is asked; judges the whole completion"
+    assert plain(after(marked)) == (
+        "The gates judge the answer, which is what the last tag <answer> holds; a completion without one fails them."
+    )
     leaf = {"gate": "structure", "mark": "end_marker", "holds": False}
     both = {"any": [{"signal": "empty", "holds": False}, {"all": [{"gate": "tests", "status": "fail"}, leaf]}]}
     penalties = (
