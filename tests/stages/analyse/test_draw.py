@@ -152,10 +152,11 @@ def test_conditions_with_different_rewards_have_panels_of_their_own(finished: Ex
 
 def test_expectations_and_stop_rules_are_drawn_over_the_steps_at_which_they_apply(folder: ExperimentFolder) -> None:
     half = Expectation(id="half-way", metric="reward", at="50%", above=0.6, conditions=("shaped", "inverted"))
+    band = Expectation(id="half-full", metric="truncated", at="100%", above=0.1, below=0.3, conditions=("zero",))
     far = Expectation(id="short", metric="completion_tokens", at="100%", below=-400, conditions=("random",))
     when = AllOf(all=(Comparison(metric="reward", sign="<", value=0.2), Comparison(metric="reward", slope=5, sign="<=", value=0)))
     stops = {"shaped": StopRules(rules=(StopRule(id="red_flag-1", when=when, after=10, window=2),))}
-    drawn(folder, expectations=(half, far), stops=stops, curves=("reward", "completion_tokens"))
+    drawn(folder, expectations=(half, band, far), stops=stops, curves=("reward", "completion_tokens", "truncated"))
     limits = read(Figure, folder.figures / "curves-reward.json").limits
     assert [(limit.condition, limit.kind, limit.first, limit.last, limit.above, limit.below) for limit in limits] == [
         ("shaped", "expected", 9, 10, 0.6, None),
@@ -163,6 +164,9 @@ def test_expectations_and_stop_rules_are_drawn_over_the_steps_at_which_they_appl
         ("shaped", "stops", 10, 20, None, 0.2),
     ]
     assert {limit.says for limit in limits} < named(folder, "curves-reward").keys() and "red flag 1, reward < 0.2" in limits[2].says
+    two_sided = named(folder, "curves-truncated")["zero: expected above 0.1 and below 0.3, steps 19-20"]
+    heights = [float(y) for y in re.findall(r"[ML] [-\d.]+ ([-\d.]+)", two_sided.find(f".//{SVG}path").get("d", ""))]  # type: ignore[union-attr]
+    assert max(heights) - min(heights) == pytest.approx(0.2 * 132 / 1.04, abs=0.2), "a bar from one bound to the other: the axis has 1.04"
     assert "random: expected below -400, steps 19-20 (off this axis)" in named(folder, "curves-completion_tokens")
 
 
