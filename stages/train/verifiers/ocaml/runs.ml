@@ -278,6 +278,20 @@ let parsed_literal text =
       expression
   | exception _ -> raise Not_literal
 
+(* Without the modules that the toplevel writes before labels of a constructor's own record, where none may stand. *)
+let without_modules expression =
+  let default = Ast_mapper.default_mapper in
+  let bare label = { label with Location.txt = Longident.Lident (Longident.last label.Location.txt) } in
+  let expr (self : Ast_mapper.mapper) expression =
+    match (default.expr self expression).pexp_desc with
+    | Pexp_construct (name, Some ({ pexp_desc = Pexp_record (fields, None); _ } as record)) ->
+        let fields = List.map (fun (label, inner) -> (bare label, inner)) fields in
+        { expression with pexp_desc = Pexp_construct (name, Some { record with pexp_desc = Pexp_record (fields, None) }) }
+    | pexp_desc -> { expression with pexp_desc }
+  in
+  let mapper = { default with expr } in
+  mapper.expr mapper expression
+
 (* A value that is no literal, whose source means nothing outside of the tests, or of a type that the answer hides. *)
 exception No_value
 
@@ -291,16 +305,13 @@ let no_value () =
 (* The value of a literal, whose type must be at least as general: a function that gives any type at all gives no literal, which the tests
    would use as what it is not. *)
 let value_of expression kind =
-  try plain_value kind expression
-  with _ -> (
-    match
-      bind_value expression;
-      let own, value = bound value_name in
-      Ctype.moregeneral !Toploop.toplevel_env true own kind;
-      value
-    with
-    | value -> value
-    | exception _ -> raise Not_literal)
+  let typed expression =
+    bind_value expression;
+    let own, value = bound value_name in
+    Ctype.moregeneral !Toploop.toplevel_env true own kind;
+    value
+  in
+  try plain_value kind expression with _ -> ( try typed expression with _ -> ( try typed (without_modules expression) with _ -> raise Not_literal))
 
 (* ---- the judge: questions ---- *)
 
@@ -339,8 +350,10 @@ let is_closed env expression = match Typecore.type_expression env expression wit
 (* An argument in words that the other process reads: its value, or else its source. *)
 let worded site place value kind =
   let text = shown value kind in
-  match ignore (parsed_literal text) with
-  | () -> text
+  match parsed_literal text with
+  | expression when String.contains text '{' && not (is_closed !Toploop.toplevel_env expression) ->
+      Format.asprintf "%a" Pprintast.expression (without_modules expression)
+  | _ -> text
   | exception Not_literal -> (
       match Option.map Untypeast.untype_expression (Option.join (List.nth_opt site.sources place)) with
       | Some expression when is_closed !Toploop.toplevel_env expression -> Format.asprintf "%a" Pprintast.expression expression
@@ -419,7 +432,21 @@ let stand_in_name = "octavo_stand_in"
 
 (* ---- the judge: tests ---- *)
 
-let parsed_tests text = Parse.implementation (Lexing.from_string text)
+(* `let* x = e in body` is a call of ( let* ), which may be the answer's. *)
+let parsed_tests text =
+  let open Ast_helper in
+  let default = Ast_mapper.default_mapper in
+  let called operator arguments = Exp.apply (Exp.ident { operator with txt = Lident operator.Location.txt }) (List.map (fun one -> (Asttypes.Nolabel, one)) arguments) in
+  let expr (self : Ast_mapper.mapper) expression =
+    match default.expr self expression with
+    | { pexp_desc = Pexp_letop { let_; ands; body }; _ } ->
+        let join (pattern, value) other = (Pat.tuple [ pattern; other.pbop_pat ], called other.pbop_op [ value; other.pbop_exp ]) in
+        let pattern, value = List.fold_left join (let_.pbop_pat, let_.pbop_exp) ands in
+        { expression with pexp_desc = (called let_.pbop_op [ value; Exp.fun_ Nolabel None pattern body ]).pexp_desc }
+    | expression -> expression
+  in
+  let mapper = { default with expr } in
+  mapper.structure mapper (Parse.implementation (Lexing.from_string text))
 let start expression = expression.pexp_loc.loc_start.pos_cnum
 
 (* Where the assertions of an item begin, in order. *)
@@ -446,6 +473,18 @@ let used tests =
   self.structure self tests;
   List.sort_uniq compare !names
 
+(* Names that patterns of the tests bind. *)
+let locals tests =
+  let names = ref [] in
+  let default = Ast_iterator.default_iterator in
+  let pat self pattern =
+    (match pattern.ppat_desc with Ppat_var { txt; _ } | Ppat_alias (_, { txt; _ }) -> names := txt :: !names | _ -> ());
+    default.pat self pattern
+  in
+  let self = { default with pat } in
+  self.structure self tests;
+  !names
+
 (* What is wrong with tests; the answer's process never sees this. *)
 exception Broken_tests of string
 
@@ -458,7 +497,8 @@ let rec hides above kind =
       let parts =
         match (path, Env.find_type path !Toploop.toplevel_env) with
         | _, { type_kind = Type_variant (constructors, _); _ } ->
-            List.concat_map (function { Types.cd_args = Cstr_tuple kinds; _ } -> kinds | _ -> []) constructors
+            let kinds = function { Types.cd_args = Cstr_tuple kinds; _ } -> kinds | { cd_args = Cstr_record fields; _ } -> List.map (fun field -> field.Types.ld_type) fields in
+            List.concat_map kinds constructors
         | _, { type_kind = Type_record (fields, _); _ } -> List.map (fun field -> field.Types.ld_type) fields
         | Path.Pdot _, { type_kind = Type_abstract; _ } -> [ kind ]
         | _ -> if Path.same path Predef.path_lazy_t then [ kind ] else []
@@ -472,11 +512,13 @@ let rec hides above kind =
 (* Refuse tests that give the answer what cannot be handed to another process, or need such a value of it. The names of an answer may have
    any type here; tests that need its types or modules say too little without it. *)
 let refuse_crossing env calls items =
+  let local = locals items in
+  let outside = List.fold_left assume env (List.filter (fun name -> not (List.mem name local)) calls) in
   let crosses (given : Typedtree.expression option list) kind =
     let wanted, result = arguments kind in
     let is_bad place (_, kind) =
       hides [] kind
-      && match Option.join (List.nth_opt given place) with Some argument -> not (is_closed env (Untypeast.untype_expression argument)) | None -> true
+      && match Option.join (List.nth_opt given place) with Some argument -> not (is_closed outside (Untypeast.untype_expression argument)) | None -> true
     in
     if List.exists Fun.id (List.mapi is_bad wanted) then broken "they give the answer a value that cannot be handed to another process";
     if hides [] result then broken "they need a value that cannot be handed to another process"

@@ -44,6 +44,33 @@ def test_outcomes_in_order(ocaml):
     assert {text: (result.outcome, result.reason, result.values) for text, result in zip(expected, results, strict=True)} == expected
 
 
+OWN_RECORDS = """type p = {a : int; b : int}
+type t = A of {x : int; y : p option} | B of p
+let f x = A {x; y = Some {a = x; b = 1}}
+let g = function A {x; y = Some p} -> B {p with b = x} | t -> t"""
+BINDING = """let ( let* ) = Option.bind
+let ( and* ) a b = match a, b with Some a, Some b -> Some (a, b) | _ -> None
+let f x = if x > 0 then Some x else None
+let map g l = List.filter_map g l"""
+
+
+def test_records_of_constructors_cross_and_operators_that_bind_are_the_answers(ocaml):
+    """A constructor's own record is written without its module; a function that is given may use what else the answer defines."""
+    expected = {
+        (OWN_RECORDS, "let () = assert (g (f 3) = B {a = 3; b = 3}); assert (g (A {x = 1; y = None}) = A {x = 1; y = None})"): (True, True),
+        (OWN_RECORDS, "let () = assert (g (A {x = 2; y = Some {a = 5; b = 6}}) = B {a = 5; b = 6})"): (False,),
+        (
+            BINDING,
+            "let () = assert ((let* x = f 3 and* y = f 4 in Some (x + y)) = Some 7); assert ((let* x = f 3 in f (x - 3)) = Some 0)",
+        ): (True, False),
+        (BINDING, "let () = assert (map f [1; 0] = [1]); assert (map (fun x -> f (x - 1)) [1; 2] = [1])"): (True, True),
+        (BINDING, "let () = let k = 1 in assert (map (fun x -> f (x - k)) [1; 2] = [1])"): (),
+    }
+    results = ocaml.run([replace(JOB, answer=answer, tests=tests) for answer, tests in expected])
+    assert [result.values for result in results] == list(expected.values())
+    assert [result.outcome for result in results] == ["tested"] * 4 + ["broken"]
+
+
 def test_descriptors_may_have_any_numbers(tier, fresh):
     """The host's files decide which: none of those of an answer may be closed in making room for another."""
     for least in (16, 490, 499, 500):
