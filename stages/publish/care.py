@@ -3,6 +3,7 @@ missed expectations, warnings. Absent where nothing is to be said."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,9 +21,9 @@ from stages.publish.text import TEXTS, environment, escape, escape_with_code
 _LETTERS = 200
 """Of an attempt's error; the whole is in the table of attempts."""
 _MOST = 3
-"""Expectations and warnings of a condition that are named; their sections hold all."""
-_CONDITIONS = 5
-"""With warnings, that are named."""
+"""Expectations that are named; their section holds all."""
+_CONDITIONS = _PHRASES = 5
+"""Conditions with warnings that are named, and warnings of each."""
 
 
 class Caution(NamedTuple):
@@ -181,8 +182,8 @@ def _warnings(sources: Sources) -> Iterator[Caution]:
     short = plural(sum(counts), "warning") + (f" ({counts[0]} severe)" if counts[0] else "")
     parts = []
     for condition, phrases in rows[:_CONDITIONS]:
-        more = [f"{len(phrases) - _MOST} more"] if len(phrases) > _MOST else []
-        parts.append(f"in {condition} {listed([*phrases[:_MOST], *more])}")
+        more = [f"{len(phrases) - _PHRASES} more"] if len(phrases) > _PHRASES else []
+        parts.append(f"in {condition} {listed([*phrases[:_PHRASES], *more])}")
     parts += [f"{plural(len(rows) - _CONDITIONS, 'more condition')} have warnings"] if len(rows) > _CONDITIONS else []
     yield Caution(escape(f"{_capital('; '.join(parts))}."), "anomalies", short)
 
@@ -196,7 +197,7 @@ def failures(experiment: ExperimentFiles) -> str:
     sentences = []
     for kind, runs in kinds.items():
         error = " ".join(((runs[0].outcome and runs[0].outcome.error) or "").split())
-        cut = error if len(error) <= _LETTERS else f"{error[:_LETTERS].rstrip()} \u2026"
+        cut = textwrap.shorten(error, _LETTERS, placeholder=" \u2026")
         end = "" if cut.endswith((".", "\u2026")) else "."
         sentences.append(f"{_capital(kind.replace('_', ' '))} ({_who(experiment, _names(runs))}){f': {cut}' if cut else ''}{end}")
         sentences += [f"What helps: {TEXTS['help'][kind]}."] if kind in TEXTS["help"] else []

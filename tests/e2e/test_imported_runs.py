@@ -220,7 +220,7 @@ def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(tmp_pat
     folder = compiled("imported")
     run(folder)
     text = page_text(folder)
-    assert "Failed runs: 6 of 6" in text and text.count("not imported</td>") == 6
+    assert "6 of 6 runs failed" in text and text.count("not imported</td>") == 6
     assert "No curve was drawn: none of 6 runs logged a step." in text
     assert "<svg" not in text.partition(">Curves</h2>")[2].partition("</details>")[0]
     assert "No detector could look, so the health of these runs is not known." in text

@@ -95,7 +95,11 @@ def test_numbers_in_the_guides_sentences(study):
         "zero_reward/seed_123",
     ]
     assert plain(page).count("unknown (log ends at 299)") == 11
-    assert "shaped-moves: Void" in page and "+680" not in plain(page) and "11.6" not in plain(page)
+    assert (
+        'class="fact word void" href="numbers.html#passport-verdict/shaped-moves"' in page
+        and "+680" not in plain(page)
+        and "11.6" not in plain(page)
+    )
     shaped, others = proportion(3, 18, 0.95), proportion(9, 9, 0.95)
     assert [round(x, 2) for x in (shaped.value, shaped.low, shaped.high)] == [0.17, 0.06, 0.39] and "0.17 [0.06, 0.39]" in GUIDE
     assert [round(x, 2) for x in (others.value, others.low, others.high)] == [1.0, 0.7, 1.0] and "1.00 [0.70, 1.00]" in GUIDE

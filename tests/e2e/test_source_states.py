@@ -97,7 +97,7 @@ def test_each_log_of_a_run_is_an_attempt_and_the_furthest_counts(project):
     page = page_of(folder)
     finished = findings(folder)["experiment/attempts/finished"]
     assert (finished["k"], finished["n"]) == (7, 10), "shaped-s1 finished twice; zero-s2 was killed once and once left no numbers"
-    assert "7 of 10" in page and "tries finished" in page
+    assert "7 of 10" in page and "Tries that finished" in page
     ledger = read_attempts(folder / "shaped-s1/attempts.jsonl")
     assert [attempt.started.log for attempt in ledger] == ["logs/shaped-1-b.jsonl", files["shaped-s1"], "logs/shaped-1-c.jsonl"]
     assert [attempt.state for attempt in read_attempts(folder / "zero-s2/attempts.jsonl")] == ["failed", "failed", "finished"]

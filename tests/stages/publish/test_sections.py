@@ -63,7 +63,7 @@ def test_what_a_reader_must_know_stands_beside_the_answers(project: Path) -> Non
     experiment = load(build(project, hostile="x" * 300))
     late = Written(written="2026-11-28, after the first data", late="the rule was edited")
     says = read_with_care(experiment, shaped_teaches={"dated": late})
-    assert says[0] == f"1 of 12 runs failed. Verifier (random-s2): the sandbox died {'x' * 183} \u2026"
+    assert says[0] == "1 of 12 runs failed. Verifier (random-s2): the sandbox died \u2026"
     assert says[1] == "1 of 12 runs does not count (inverted-s3): nonfinite: gradient norms are not finite from step 41."
     assert says[2] == "The rule of shaped-teaches changed after the data."
     assert says[3] == "Preflight warned about random: half of the groups carry no signal (16 of 32)."
