@@ -20,7 +20,7 @@ from stages.publish.facts import Facts
 from stages.publish.figures import inlined
 from stages.publish.header import PageSummary
 from stages.publish.numbers import column_decimals
-from stages.publish.passports import OTHER_FILES, Record, comparison_passport, passports_text
+from stages.publish.passports import OTHER_FILES, Record, passports_text, plain_passport
 from stages.publish.text import render
 
 MARKER = "<!-- octavo: compare -->"
@@ -95,7 +95,7 @@ def _passports(comparison: Comparison, facts: Facts) -> Markup:
     sources = {source.path: source for finding in facts.used.values() for source in finding.sources}
     head = {"experiment": comparison.experiment, "recompute": "dvc repro --force --single-item compare", "analysis_card": "none"}
     shared = {OTHER_FILES: Record(rows=(), files=tuple(sources.values()))}
-    return Markup(passports_text(head, map(comparison_passport, facts.used.values()), shared))
+    return Markup(passports_text(head, map(plain_passport, facts.used.values()), shared))
 
 
 def _claims(columns: list[PageSummary]) -> list[tuple[str, str, list[str | None]]]:

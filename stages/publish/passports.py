@@ -75,14 +75,31 @@ class Record(Frozen):
 
 def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     """A finding's passport."""
-    level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
-    counted = f"{finding.k} of {finding.n}" if finding.k is not None else f"n {finding.n}" if finding.n is not None else ""
-    runs = experiment.runs_of_subject(finding.subject)
+    runs, plain = experiment.runs_of_subject(finding.subject), plain_passport(finding)
     mappings = dict.fromkeys(imported.mapped(run.import_card, finding.metric) for run in runs if run.import_card)
-    smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
-    digits = numbers.column_decimals((seed.value for seed in finding.seeds), most=4)
     decided = [verdict.claim for verdict in experiment.conclusions.verdicts if verdict.finding == finding.id]
     claims = (f"{experiment.origins.claims[claim]} claim {claim}" for claim in decided if claim in experiment.origins.claims)
+    rows = _written(
+        ("with excluded runs", "" if finding.with_all is None else numbers.number(finding.with_all, finding.unit)),
+        ("older code", judged_words(judged_finding(experiment, finding))),
+        *(("read from", text) for text in mappings),
+    )
+    seeds = zip(plain.seeds, finding.seeds, strict=True)
+    own = {
+        "rows": (*plain.rows, *rows),
+        "seeds": tuple(seed.model_copy(update={"why": experiment.why_out(value)}) for seed, value in seeds),
+        "behind": _behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
+        "spec": (*claims, *asked_by(experiment, finding)),
+    }
+    return plain.model_copy(update=own)
+
+
+def plain_passport(finding: Finding) -> Passport:
+    """What a finding says of itself, with all its files under `other files`: they may be those of two experiments."""
+    level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
+    counted = f"{finding.k} of {finding.n}" if finding.k is not None else f"n {finding.n}" if finding.n is not None else ""
+    smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
+    digits = numbers.column_decimals((seed.value for seed in finding.seeds), most=4)
     return Passport(
         id=finding.id,
         printed=interval_text(finding),
@@ -92,9 +109,6 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
             ("reason", finding.reason),
             ("how", "; ".join(part for part in (finding.method, level, counted, finding.window) if part)),
             ("smallest detectable", smallest),
-            ("with excluded runs", "" if finding.with_all is None else numbers.number(finding.with_all, finding.unit)),
-            ("older code", judged_words(judged_finding(experiment, finding))),
-            *(("read from", text) for text in mappings),
         ),
         seeds=tuple(
             Seed(
@@ -102,39 +116,10 @@ def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
                 printed=numbers.number(seed.value, finding.unit, decimals=digits),
                 value=seed.value,
                 included=seed.included,
-                why=experiment.why_out(seed),
+                why=seed.why,
             )
             for seed in finding.seeds
         ),
-        behind=_behind(experiment, finding.sources, [run.ref.name for run in runs], {seed.run for seed in finding.seeds}),
-        spec=(*claims, *asked_by(experiment, finding)),
-        values=finding.model_dump(mode="json", exclude={"id", "says", "unit", "seeds", "sources"}, exclude_defaults=True),
-    )
-
-
-def comparison_passport(finding: Finding) -> Passport:
-    """A finding's passport where two experiments' files are behind it, which are all named."""
-    level = f"{numbers.percent(finding.level)} interval" if finding.level is not None and finding.low is not None else ""
-    smallest = f"±{numbers.number(finding.detectable, finding.unit)}, with 80% power" if finding.detectable else ""
-    digits = numbers.column_decimals((seed.value for seed in finding.seeds), most=4)
-    seeds = [
-        Seed(
-            printed=numbers.number(seed.value, finding.unit, decimals=digits),
-            **seed.model_dump(include={"run", "value", "included", "why"}),
-        )
-        for seed in finding.seeds
-    ]
-    return Passport(
-        id=finding.id,
-        printed=interval_text(finding),
-        says=finding.says,
-        unit=finding.unit,
-        rows=_written(
-            ("reason", finding.reason),
-            ("how", "; ".join(part for part in (finding.method, level, finding.window) if part)),
-            ("smallest detectable", smallest),
-        ),
-        seeds=tuple(seeds),
         behind=(Behind(files=", ".join(source.path for source in finding.sources), runs=(OTHER_FILES,)),),
         values=finding.model_dump(mode="json", exclude={"id", "says", "unit", "seeds", "sources"}, exclude_defaults=True),
     )
