@@ -100,13 +100,19 @@ class Row(NamedTuple):
     cells: list[Markup]
 
 
+def _is_measured(experiment: ExperimentFiles, facts: Facts, metric: str) -> bool:
+    """Whether a condition or a run has a value: runs that do not count have one all the same, and PPO has no groups."""
+    names = [condition.name for condition in experiment.card.conditions] + [run.name for run in experiment.card.runs]
+    return any(number.value is not None for name in names if (number := facts.find(name, metric, "final")))
+
+
 def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str], list[Row]]:
     """Heads and rows of what happened in each condition: runs that count, the leading metrics, its own reward, groups without a signal."""
     conditions = experiment.card.conditions
     if not experiment.findings:
         return [], []
     metrics = [metric for metric in leading_metrics(experiment) if facts.ends(conditions, metric, "final")]
-    more = [metric for metric in ("reward", "zero_signal_share") if metric not in metrics and facts.ends(conditions, metric, "final")]
+    more = [metric for metric in ("reward", "zero_signal_share") if metric not in metrics and _is_measured(experiment, facts, metric)]
     heads = [f"passes {score_of(metric)}" if score_of(metric) else metric_title(metric) for metric in metrics]
     heads = ["runs that count", *heads, *(_HEADS[metric] for metric in more)]
     rows = []

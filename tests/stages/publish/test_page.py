@@ -126,6 +126,17 @@ def test_what_the_methods_say_of_a_loss_is_of_the_algorithm_that_trained(project
     assert "PPO's logged losses are no measure of progress" in text and "GRPO's" not in text
 
 
+def test_the_first_table_has_no_column_of_a_metric_that_nothing_measured(project: Path) -> None:
+    folder, head = ExperimentFolder(build(project)), "groups without signal, last"
+    assert head in words(written(folder.root))
+    before = read(Findings, folder.findings)
+    silent = [
+        f.model_copy(update={"value": None, "reason": "no groups"}) if f.metric == "zero_signal_share" else f for f in before.findings
+    ]
+    write(folder.findings, before.model_copy(update={"findings": tuple(silent)}))
+    assert head not in words(written(folder.root)), "PPO compares no groups"
+
+
 def test_reward_examples_are_shown_with_what_they_earn(project: Path) -> None:
     text = words(written(build(project, hostile="(x*2)+3)")))
     assert "1 reward example, tested before training Completion Earns Because (x*2)+3) 0 not an expression" in text
