@@ -5,6 +5,7 @@ Values of a row are put into the template as they are. Nothing in a template or 
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -127,7 +128,8 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
         if part[1] is None:
             return part[0][0]
         if row.get(part[1]) is None:
-            raise Unfit(f"has no `{part[1]}`, which the template names")
+            near = difflib.get_close_matches(part[1], [name for name in row if name != part[1]], n=1)
+            raise Unfit(f"has no `{part[1]}`, which the template names" + (f" (did you mean `{near[0]}`?)" if near else ""))
         value = row[part[1]]
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

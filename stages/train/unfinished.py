@@ -21,7 +21,7 @@ from stages.contracts.layout import RunFolder
 from stages.contracts.progress import RunProgress, RunState
 from stages.contracts.stage import card_id
 from stages.train.attempts import append, begin, checkpoints, end, holder, under
-from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, read_run, unusable
+from stages.train.imports.files import ReadRun, furthest_last, import_record, outcome_of, read_log, read_run, unusable
 from stages.train.imports.files import write_files as write_imported
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import map_log, nothing
@@ -139,8 +139,9 @@ def _program_so_far(run: RunFolder, card: ImportCard, started: Started) -> tuple
 
 def _log_now(ref: RunRef, run: RunFolder, card: ImportCard) -> RunProgress:
     """An imported log as it is at this moment, whatever its card pins: one more reading, in the copy of the ledger."""
+    identity, card = card_id(card), furthest_last(card)[-1]
     path = Path(card.source.path)
-    started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None)
+    started = begin(run, identity, devices=(), sandbox="", resumed_from=None, log=path.as_posix() if card.others else None)
     try:
         whole = card.source.model_copy(update={"path": _whole_lines(path, card, run).as_posix()})
         source, failure = read_run(card.model_copy(update={"source": whole}), started), None

@@ -40,6 +40,8 @@ def test_a_template_takes_values_as_they_are():
     assert plain_text(hostile, "prompt", layout(template="{prompt}!")) == "{tests} {0.__class__} %s $x!"
     with pytest.raises(Unfit, match="has no `count`, which the template names"):
         plain_text({"prompt": "double"}, "prompt", layout(template="{prompt} {count}"))
+    with pytest.raises(Unfit, match=r"has no `promt`, .*did you mean `prompt`"):  # rows of the hub are seen by the stages alone
+        plain_text(ROW, "prompt", layout(template="{promt}"))
 
 
 def test_examples_are_turns_of_a_chat_or_text():
