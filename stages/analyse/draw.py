@@ -41,9 +41,11 @@ _CURVES = (
     "Conditions with different rewards have panels of their own."
 )
 _EVALUATION = (
-    "Share of held-out completions that pass, after training. Dots are seeds (rings: left out), the upright bar is the mean of the "
-    "included seeds and the horizontal line its interval. The dashed line is the untrained model, with its Wilson interval as a band."
+    "Share of held-out completions that pass, or their mean score, after training. Dots are seeds (rings: left out), the upright bar is "
+    "the mean of the included seeds and the horizontal line its interval. The dashed line is the untrained model, with its Wilson interval "
+    "as a band."
 )
+_MEASURES = {"pass_share": "Share of held-out completions that pass", "score": "Mean score on held-out completions by"}
 _FUNNEL = (
     "Gates of the reward in order. A bar is all completions: those that passed the gate, failed it, got no known answer, and (empty) "
     "those that an earlier gate had already decided. Before: preflight, the untrained model. End: the last window of training, included "
@@ -194,8 +196,8 @@ def _curves(experiment: Experiment) -> Iterator[_Drawing]:
 
 
 def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
-    for score in experiment.card.evaluation:
-        known = experiment.known(*(f"{own}/evaluation.{score}.pass_share/final" for own in ("untrained", *experiment.colours)))
+    for score, measure in _measures(experiment):
+        known = experiment.known(*(f"{own}/evaluation.{score}.{measure}/final" for own in ("untrained", *experiment.colours)))
         findings = [finding for finding in known if finding.subject != "untrained" or finding.value is not None]
         rows: list[tuple[Any, ...]] = []
         words = []
@@ -209,17 +211,29 @@ def _evaluations(experiment: Experiment) -> Iterator[_Drawing]:
             if value:
                 words.append(f"{finding.subject} {value}" + (f" (interval {' to '.join(interval)})" if interval else ""))
         figure = Figure(
-            name=f"evaluation-{score}",
-            title=f"Shared evaluation: {score}",
+            name=f"evaluation-{score}" + ("-score" if measure == "score" else ""),
+            title=f"Shared evaluation: {score}" + (", mean score" if measure == "score" else ""),
             caption=_EVALUATION,
-            alternative=f"Share of held-out completions that pass {score}, by condition: {', '.join(words) or 'no values'}.",
+            alternative=f"{_MEASURES[measure]} {score}, by condition: {', '.join(words) or 'no values'}.",
             findings=tuple(finding.id for finding in findings),
             sources=(experiment.source,),
         )
-        columns = ["condition", "run", "seed", "pass_share", "low", "high", "counts", "method"]
+        columns = ["condition", "run", "seed", "mean_score" if measure == "score" else measure, "low", "high", "counts", "method"]
         table = pd.DataFrame(rows, columns=columns).astype({"seed": "Int64"})
         table.insert(0, "score", score)
-        yield figure, plots.evaluation(score, findings, experiment.colours), table
+        soft = "mean score" if measure == "score" else "share that passes"
+        yield figure, plots.evaluation(score, soft, findings, experiment.colours), table
+
+
+def _measures(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Scores with what is drawn of them: of one that gives partial credit, so that its mean is not its pass share, the mean too."""
+    for score in experiment.card.evaluation:
+        yield score, "pass_share"
+        for own in ("untrained", *experiment.colours):
+            share, mean = (experiment.findings.get(f"{own}/evaluation.{score}.{measure}/final") for measure in ("pass_share", "score"))
+            if share and mean and share.value is not None and mean.value is not None and not np.isclose(share.value, mean.value, atol=1e-9):
+                yield score, "score"
+                break
 
 
 def _funnels(experiment: Experiment) -> Iterator[_Drawing]:

@@ -152,10 +152,10 @@ def _mark(axes: Any, mark: Mark, colour: str, values: pd.Series) -> None:
         axes.plot([mark.first], [1.04], shape, transform=axes.get_xaxis_transform(), color=colour, ms=7, clip_on=False, gid=gid)
 
 
-def evaluation(score: str, findings: Sequence[Finding], colours: Mapping[str, str]) -> Any:
+def evaluation(score: str, soft: str, findings: Sequence[Finding], colours: Mapping[str, str]) -> Any:
     """One row a condition: its mean, interval and seeds; the untrained model behind all of them."""
     height, left = 47 + 32 * len(colours), 18 + min(130, 7 * max(map(len, colours), default=0))
-    canvas = picture.figure(height, score, "share that passes")
+    canvas = picture.figure(height, score, soft)
     axes = picture.axes(canvas, left, 38, 46, 18)
     axes.set(xlim=(0, 1), ylim=(len(colours) - 0.5, -0.5))
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"], alpha=SOFT)

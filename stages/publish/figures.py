@@ -33,7 +33,10 @@ class Picture(NamedTuple):
 def pictures(experiment: ExperimentFiles) -> dict[str, list[Picture]]:
     """Pictures by the section that shows them (`conditions`, `reward`, `curves`), in the order of the page's card."""
     card = experiment.card
-    order = [*(f"evaluation-{name}" for name in card.evaluation), *(f"funnel-{c.name}" for c in card.conditions)]
+    order = [
+        *(f"evaluation-{name}{end}" for name in card.evaluation for end in ("-score", "")),
+        *(f"funnel-{c.name}" for c in card.conditions),
+    ]
     order += [f"curves-{name}" for name in card.curves]
     drawings = sorted(experiment.drawings, key=lambda d: order.index(d.figure.name) if d.figure.name in order else len(order))
     sections: dict[str, list[Drawing]] = {"conditions": [], "reward": [], "curves": []}

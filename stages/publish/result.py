@@ -17,6 +17,7 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture
 from stages.publish.numbers import plural
+from stages.publish.tables import graded
 
 _PASS_SHARE = re.compile(r"evaluation\.(.+)\.pass_share")
 _MOST_METRICS = 3
@@ -70,7 +71,8 @@ def leading_metrics(experiment: ExperimentFiles) -> list[str]:
     """Metrics of the first screen: those of the claims, else of the shared evaluation."""
     rules = experiment.conclude.claims if experiment.conclude else ()
     claimed = [rule.metric for rule in rules if rule.statistic == "final"]
-    evaluated = [f"evaluation.{name}.pass_share" for name in experiment.card.evaluation]
+    measures = {name: "score" if graded(experiment, name) else "pass_share" for name in experiment.card.evaluation}
+    evaluated = [f"evaluation.{name}.{measure}" for name, measure in measures.items()]
     return list(dict.fromkeys(claimed or evaluated))[:_MOST_METRICS]
 
 
@@ -83,11 +85,19 @@ def split_leading(experiment: ExperimentFiles, drawn: Sections) -> tuple[list[Pi
     available = {picture.figure.name: picture for section in drawn.values() for picture in section}
     metrics = leading_metrics(experiment)
     usual = [f"curves-{name}" for name in experiment.card.curves if experiment.card.progress]  # nothing is evaluated before the end
-    usual += [f"evaluation-{score_of(metric)}" if score_of(metric) else f"curves-{metric}" for metric in metrics]
+    usual += [_figure_of(metric) for metric in metrics]
     usual += [f"evaluation-{name}" for name in experiment.card.evaluation] + [f"curves-{name}" for name in experiment.card.curves]
     names = experiment.card.layout.lead or tuple(name for name in usual if name in available)[:1]
     rest = {title: [picture for picture in section if picture.figure.name not in names] for title, section in drawn.items()}
     return [available[name] for name in names if name in available], rest
+
+
+def _figure_of(metric: str) -> str:
+    """Name of the figure of a metric."""
+    if score := score_of(metric):
+        return f"evaluation-{score}"
+    parts = metric.split(".")
+    return f"evaluation-{parts[1]}-score" if parts[0] == "evaluation" and parts[-1] == "score" else f"curves-{metric}"
 
 
 class Row(NamedTuple):

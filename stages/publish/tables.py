@@ -136,7 +136,7 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
     def cell_metric(row: str) -> Markup:
         finding = find_metric(row)
         if statistic == "change":
-            return facts.change(finding, digits)
+            return facts.value(finding, digits) + facts.apart(finding)
         return facts.interval(finding, digits) if evaluated and not by_seed else facts.value(finding, digits)
 
     return Column(linked(of, title), group, cell_metric, find_metric, evaluated and statistic == "final")

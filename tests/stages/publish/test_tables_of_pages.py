@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import metrics_reference
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from example_experiment import dress, plain, section
 from test_page_from_analysis import synthetic
@@ -132,8 +134,22 @@ def test_what_each_gate_adds_sums_to_the_reward(project: Path) -> None:
 
 
 def test_a_score_with_grades_leads_with_its_mean(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.publish.tables.graded", lambda experiment, score: True)
-    conditions = section(build(project), "Conditions")
+    """Half a point for a failed completion: 0.85 of 20 pass, so the mean is 0.925."""
+    graded = synthetic().write_evaluation
+
+    def write_graded(path: Path, passed: int, **more: Any) -> None:
+        graded(path, passed, **more)
+        table = pq.read_table(path)
+        column = table.schema.get_field_index("gate.tests.score")
+        scores = pa.array([score or 0.5 for score in table.column(column).to_pylist()])
+        pq.write_table(table.set_column(column, "gate.tests.score", scores).replace_schema_metadata(table.schema.metadata), path)
+
+    monkeypatch.setattr(synthetic(), "write_evaluation", write_graded)
+    folder = build(project)
+    conditions = section(folder, "Conditions")
+    shaped = rows(conditions)["shaped treatment, reward shaped"]
+    assert shaped[2].startswith("0.92 [") and shaped[3] == "0.85 [0.68, 0.94]"
+    assert (folder.figures / "evaluation-tests-score.svg").exists() and (folder.figures / "evaluation-tests.svg").exists()
     heads = [plain(head) for head in re.findall(r"<th[^>]*>(.*?)</th>", conditions.split("</thead>")[0].split("</tr>")[1])]
     assert heads[2:4] == ["tests score", "tests passes"]
 
