@@ -140,8 +140,9 @@ def _preflight(sources: Sources) -> Iterator[Caution]:
     for result in experiment.preflight.results if experiment.preflight else ():
         if result.verdict != "pass" and result.condition in meant and result.condition not in refused:
             short = f"preflight {'refused' if result.verdict == 'refuse' else 'warned about'} {result.condition}"
-            reasons = "; ".join(reason.rstrip(".") for reason in result.reasons) or "no reason was written"
-            yield Caution(escape(f"{_capital(short)}: {reasons}."), "reward", short)
+            first = result.reasons[0].rstrip(".") if result.reasons else "no reason was written"
+            more = f"; {len(result.reasons) - 1} more" if len(result.reasons) > 1 else ""
+            yield Caution(escape(f"{_capital(short)}: {first}{more}."), "reward", short)
 
 
 def _expectations(sources: Sources) -> Iterator[Caution]:

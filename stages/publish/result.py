@@ -121,8 +121,8 @@ def condition_table(experiment: ExperimentFiles, facts: Facts) -> tuple[list[str
     conditions = experiment.card.conditions
     if not experiment.findings:
         return [], []
-    metrics = [metric for metric in leading_metrics(experiment) if facts.ends(conditions, metric, "final")]
-    more = [metric for metric in ("reward", "zero_signal_share") if metric not in metrics and _is_measured(experiment, facts, metric)]
+    metrics = [metric for metric in leading_metrics(experiment) if _is_measured(experiment, facts, metric)]
+    more = [metric for metric in _HEADS if metric not in metrics and _is_measured(experiment, facts, metric)]
     heads = [f"passes {score_of(metric)}" if score_of(metric) else metric_title(metric) for metric in metrics]
     heads = ["runs that count", *heads, *(_HEADS[metric] for metric in more)]
     rows = []
