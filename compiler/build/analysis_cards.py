@@ -220,7 +220,7 @@ def figure_names(experiment: Experiment, expansion: Expansion) -> list[str]:
     """Figures that the stage draw makes."""
     funnels = [f"funnel-{card.name}" for card in map(condition_card, expansion.setups) if card.gates]
     return [
-        *(f"evaluation-{name}" for name in score_names(expansion)),
+        *(f"evaluation-{name}{measure}" for name in score_names(expansion) for measure in ("", "-score")),  # the mean of graded scores
         *(f"curves-{name}" for name in curve_names(experiment, expansion)),
         *funnels,
     ]
