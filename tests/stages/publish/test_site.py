@@ -102,12 +102,14 @@ def test_home_lists_live_experiments_with_their_verdicts(built: Path) -> None:
 
 
 def test_small_runs_are_examples_and_marked_as_small(built: Path) -> None:
-    guide = html.unescape((built / "build/site/guide/examples.html").read_text(encoding="utf-8"))
+    guide = html.unescape((built / "build/site/examples/index.html").read_text(encoding="utf-8"))
     place = "../experiments/quickstart@smoke/index.html"
-    assert f'<li><a href="{place}">' in guide and (built / "build/site/guide" / place).exists() and "machinery, not evidence" in guide
+    assert f'<li><a href="{place}">' in guide and (built / "build/site/examples" / place).exists() and "machinery, not evidence" in guide
     nav = dict(part.popitem() for part in settings(built / "build/docs", summaries(sorted(built.glob("runs/*/page"))))["nav"])
-    assert nav["Examples"][0] == "guide/examples.md" and "guide/examples.md" not in nav["Guide"]
+    assert nav["Examples"][0] == "examples/index.md"
     (small,) = [title for entry in nav["Examples"][1:] for title, page in entry.items() if page == "experiments/quickstart@smoke/index.md"]
+    tab = re.search(r'<a href="([^"]*)" class="md-tabs__link">\s*Examples', guide)
+    assert tab and tab[1] == "index.html", "the part's own page, and none of a small run, which would be missing in the list then"
     assert html.unescape(small).endswith(" (small: smoke)") and "smoke" not in str(nav["Experiments"])
 
 
