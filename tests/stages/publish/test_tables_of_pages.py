@@ -17,6 +17,7 @@ from stages.analyse.conclude import conclude
 from stages.analyse.detectors import kl_sign, throughput, truncation, update_size, value_fit, zero_signal
 from stages.analyse.draw import draw
 from stages.analyse.screen import screen
+from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
 from stages.contracts.history import METRICS
@@ -131,6 +132,15 @@ def test_what_each_gate_adds_sums_to_the_reward(project: Path) -> None:
     assert "tests <i>no</i> name 16 of 30 6 of 9" in plain(reward)
     assert "&#60;i&#62;no" in reward, "the words of a model stay words"
     assert "Adds to the reward" not in reward, "the reward of the example is not weighted"
+    for seed in (1, 2, 3):
+        path = folder.run(f"shaped-s{seed}").card
+        card = read(AnyTrainCard, path)  # type: ignore[type-var]
+        weighted = card.reward.model_copy(update={"combine": "weighted"})
+        write(path, card.model_copy(update={"reward": weighted}))
+    page(folder.root)
+    table = rows(section(folder, "Reward").split('aria-label="Scores of the gates of shaped"')[1])
+    assert table["tests"][-2:] == ["0.15", "0.41"] and table["format"][-2:] == ["0.35", "0.35"]
+    assert table["sum of what they add"][-2:] == ["0.50", "0.76"] and table["reward"][-2:] == ["0.31", "0.71"]
 
 
 def test_a_score_with_grades_leads_with_its_mean(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
