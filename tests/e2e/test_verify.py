@@ -113,7 +113,7 @@ def test_what_was_added_removed_renamed_or_linked_is_named(project):
 def digit(text, after):
     """The text with the last digit of the first number after `after` changed; (text, number before, number after)."""
     at = text.index(after) + len(after)
-    number = re.search(r"\d+\.\d+", text[at:])
+    number = re.search(r"\d+\.\d+|\d+(?=%|&#37;)", text[at:])
     start, end = at + number.start(), at + number.end()
     changed = [text[start : end - 1] + last for last in "123456789" if last != text[end - 1]]
     other = next(digits for digits in changed if end - start < 15 or repr(float(digits)) == digits)  # a number that a float keeps
