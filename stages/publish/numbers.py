@@ -53,8 +53,10 @@ def decimals_for(value: float | None, low: float | None = None, high: float | No
 
 
 def _cap(largest: float, most: int) -> int:
-    """Most digits of numbers whose largest is this."""
-    return _FINEST if 0 < largest < 10.0**-_MOST else most
+    """Most digits of numbers whose largest is this: one more for each zero behind the point of it."""
+    if 0 < largest < 10.0**-_MOST:
+        return _FINEST
+    return most + (max(0, -1 - math.floor(math.log10(largest))) if largest > 0 else 0)
 
 
 def decimals_beside(margin: float, value: float, low: float, high: float, *, least: int | None = None) -> int:

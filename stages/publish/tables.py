@@ -78,14 +78,23 @@ def graded(experiment: ExperimentFiles, score: str) -> bool:
 
 def columns(experiment: ExperimentFiles, facts: Facts, table: str) -> list[Column]:
     """Of `conditions` or `seeds`: those of the spec, or the usual ones that have a value in any row."""
-    chosen = getattr(experiment.card.layout.tables, table)
-    made = [_column(experiment, facts, table, name) for name in chosen or _usual(experiment, table)]
-    rows = [row.name for row in (experiment.card.conditions if table == "conditions" else experiment.card.runs)]
-    if not chosen:
-        whose = {True: ["untrained", *rows], False: rows}
-        made = [column for column in made if any((own := column.find(row)) and own.value is not None for row in whose[column.untrained])]
+    names = getattr(experiment.card.layout.tables, table)
+    if not names:
+        rows = [row.name for row in (experiment.card.conditions if table == "conditions" else experiment.card.runs)]
+        names = [name for name in _usual(experiment, table) if _has_value(experiment, facts, table, name, rows)]
+    made = [_column(experiment, facts, table, name) for name in names]
     before = ["", *(column.group for column in made)]
     return [column._replace(style="g" if column.group != group else "") for column, group in zip(made, before, strict=False)]
+
+
+def _has_value(experiment: ExperimentFiles, facts: Facts, table: str, name: str, rows: Sequence[str]) -> bool:
+    """Whether a column says anything: that a detector looked and saw nothing does too."""
+    if name in _DETECTORS:
+        detections = [run.detection(kind) for run in experiment.runs for kind in _DETECTORS[name]]
+        return any(detection is not None and detection.state == "looked" for detection in detections)
+    column = _column(experiment, facts, table, name)
+    findings = [column.find(row) for row in (["untrained", *rows] if column.untrained else rows)]
+    return any(finding is not None and finding.value is not None for finding in findings)
 
 
 def _usual(experiment: ExperimentFiles, table: str) -> list[str]:
@@ -156,9 +165,9 @@ _NAMED = {
 
 
 def _first(facts: Facts, row: str, name: str) -> Finding | None:
-    """The first finding of a column that a row has; one that counted something before one that could not."""
-    found = [finding for id_ in _NAMED[name] if (finding := facts.find(row, *id_.split("/"))) is not None]
-    return next((finding for finding in found if finding.n != 0), next(iter(found), None))
+    """The first finding of a column that a row has: one with a value, else one that counted something, else any."""
+    own = [finding for id_ in _NAMED[name] if (finding := facts.find(row, *id_.split("/"))) is not None]
+    return next(iter(sorted(own, key=lambda finding: (finding.value is None, finding.n == 0))), None)
 
 
 def _cells_of_conditions(facts: Facts) -> dict[str, Cell]:

@@ -11,8 +11,9 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import named
 from compiler.commands.new import NEXT
 from compiler.compile import compile_all
+from stages.contracts.interpretation import read_interpretation
 from stages.publish.facts import Facts
-from stages.publish.prose import render_prose
+from stages.publish.prose import Named, render_prose
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +45,7 @@ def test_a_new_spec_trains_the_small_model_of_this_repository_and_its_page_build
     assert [run.name for run in compiled.expansion.runs][:2] == ["shaped-s1", "shaped-s2"]
     path = home / "specs/my-first.md"
     assert path.read_text().count("runs/my-first/analysis/findings.json") == 1
-    page = html.unescape(render_prose(path.read_text(), path, Facts({})))
+    page = html.unescape(render_prose(read_interpretation(path), path, Facts({}), Named()))
     assert "<strong>Expected.</strong>" in page and "{{ shaped/evaluation.tests.pass_share/final | interval }}" in page
 
 

@@ -124,7 +124,7 @@ def test_the_page_holds_every_table_of_the_report_that_the_summaries_carry(study
                     assert printed(page, f"{name}-s{row['seed']}/{statistic}"), (name, row["seed"], statistic)
     text = plain(page)
     assert "zero-reward-s123 (log ends at 299)" in text and "zero-reward-s123 (failed)" not in text, "unknown is no failure"
-    assert "persistent from 21" in text and text.count("transient, first at") == 3 and "transient, first at 281" in text
+    assert "persistent, step 21" in text and text.count("transient, step") == 3 and "transient, step 281" in text
     assert "By the sources' summaries, gradient norm" in text and "In the last window, gradient norm" not in text
 
 
