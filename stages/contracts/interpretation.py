@@ -20,6 +20,8 @@ VerdictName = Literal["supported", "refuted", "inconclusive", "void"]
 TABLES = ("conditions", "seeds", "expectations")
 """Tables that an interpretation can show."""
 _FRONT = re.compile(r"---[ \t]*\r?\n(.{0,20000}?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_COSTLY = re.compile(r"[&*]|<<")
+MOST_BRACKETS = 200
 _CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|(?P<ticks>`+).+?(?P=ticks)", re.DOTALL | re.MULTILINE)
 _REFERENCE = re.compile(r"\{\{.{0,200}?\}\}", re.DOTALL)
 _PARTS = re.compile(r"\{\{\s*(?P<name>[^\s|]+)\s*(?P<forms>(?:\|\s*(?:interval|value|digits\s+\d)\s*)*)\}\}")
@@ -70,6 +72,8 @@ def read_interpretation(path: Path) -> Interpretation:
     if front is None:
         return Interpretation(text, {})
     try:
+        if _COSTLY.search(front[1]) or front[1].count("[") + front[1].count("{") > MOST_BRACKETS:
+            raise YAMLError("it has anchors, merges or hundreds of brackets")  # a few lines of them can take hours
         written = FrontMatter.model_validate(YAML(typ="safe", pure=True).load(front[1]) or {}).written_for
     except (YAMLError, ValidationError, RecursionError) as error:
         words = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error).partition("\n")[0]}

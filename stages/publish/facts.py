@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
@@ -14,6 +15,8 @@ from stages.publish.text import escape, slug
 
 _LINK = Markup('<a class="fact{mood}" href="{page}#{anchor}" data-finding="{id}"{title}>{text}</a>')
 _UNSEEN = Markup('<br><small class="unseen">{}</small>')
+_NEAR_ZERO, _FINEST = 1e-4, 12
+"""Size below which a metric's whole movement is small; most digits of a number."""
 _BOUNDS = Markup(' <span class="bounds">{}</span>')
 _NOTHING = Markup(f'<span class="none" title="not computed">{numbers.NONE}</span>')
 
@@ -97,9 +100,20 @@ class Facts:
         return _UNSEEN.format(f"of the seeds with both windows ({both})")
 
     def digits(self, finding: Finding) -> int | None:
-        """Digits of a number: all numbers of a metric have the same. None: its own, of a number of which those would show only zeros."""
-        digits = self._digits.get(finding.metric)
-        return None if digits is None or (finding.value and abs(finding.value) < 0.5 * 10**-digits) else digits
+        """Digits of a number: all numbers of a metric have the same. Where those would show only zeros of it, or of where its metric began
+        or ended, the three have as many as show something. None: its own, of a number for which no few digits do."""
+        digits, row = self._digits.get(finding.metric), self.moved(finding.subject, finding.metric)
+        if digits is None or finding.unit == "share":  # a share below what its column shows is none worth more digits
+            return digits
+        first, last, change = row if finding in row else (finding, None, None)
+        sizes = [_scale(end) for end in (first, last) if end and end.value]
+        near_zero = max(sizes, default=1.0) < _NEAR_ZERO  # there the movement itself must be seen
+        sizes += [abs(change.value)] if near_zero and change and change.value else []
+        smallest = min(sizes, default=math.inf)
+        if smallest >= (5.0 if near_zero else 0.5) * 10**-digits:
+            return digits
+        more = 1 - math.floor(math.log10(smallest))
+        return more if more <= _FINEST else None
 
     def moved(self, subject: str, metric: str) -> tuple[Finding | None, Finding | None, Finding | None]:
         """Where a metric began, where it ended, and the change."""
@@ -140,9 +154,15 @@ class Facts:
         )
 
 
+def _scale(finding: Finding) -> float:
+    """What must be seen of a number: its size, or that of its interval."""
+    half = (finding.high - finding.low) / 2 if finding.low is not None and finding.high is not None else 0.0
+    return max(abs(finding.value or 0.0), half)
+
+
 def metric_digits(findings: Iterable[Finding]) -> dict[str, int]:
     """Metric -> digits of all its numbers on a page: as many as the interval of a condition, a contrast or the untrained model needs, and
-    at most three; of a metric that only runs have, as their values need."""
+    at most four; of a metric that only runs have, as their values need."""
     cells: dict[str, list[tuple[float | None, float | None, float | None]]] = {}
     runs: dict[str, list[float | None]] = {}
     for finding in findings:
@@ -150,8 +170,10 @@ def metric_digits(findings: Iterable[Finding]) -> dict[str, int]:
             cells.setdefault(finding.metric, []).append((finding.value, finding.low, finding.high))
         else:
             runs.setdefault(finding.metric, []).append(finding.value)
-    digits = {metric: numbers.column_decimals(values) for metric, values in runs.items()}
-    return digits | {metric: numbers.column_decimals(own) for metric, own in cells.items() if any(value is not None for value, *_ in own)}
+    digits = {metric: numbers.column_decimals(values, most=4) for metric, values in runs.items()}
+    return digits | {
+        metric: numbers.column_decimals(own, most=4) for metric, own in cells.items() if any(value is not None for value, *_ in own)
+    }
 
 
 def is_signed(finding: Finding) -> bool:

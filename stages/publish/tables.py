@@ -135,8 +135,6 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
         title, group = _HEADS.get(of, metric_title(of)), at_the_end(experiment)
         title, group = (words or "last", "Own reward") if of == "reward" else (f"{title} {words}".strip(), group)
 
-    digits = experiment.digits.get(of)
-
     def find_metric(row: str) -> Finding | None:
         if evaluated and statistic == "initial":  # where all runs began
             return facts.find("untrained", of, "final")
@@ -145,8 +143,8 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
     def cell_metric(row: str) -> Markup:
         finding = find_metric(row)
         if statistic == "change":
-            return facts.value(finding, digits) + facts.apart(finding)
-        return facts.interval(finding, digits) if evaluated and not by_seed else facts.value(finding, digits)
+            return facts.value(finding) + facts.apart(finding)
+        return facts.interval(finding) if evaluated and not by_seed else facts.value(finding)
 
     return Column(linked(of, title), group, cell_metric, find_metric, evaluated and statistic == "final")
 

@@ -80,7 +80,7 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    result = ReadRun(import_record(card, started, history, True, source), history.rows, history.last, error or "")
+    result = ReadRun(import_record(card, started, history, True, source), history.rows, history.last, failed=error or "")
     outcome = outcome_of(card, result, failure)
     write_files(run, result, outcome)
     end(run, started, outcome, time.monotonic() - begun)

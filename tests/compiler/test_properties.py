@@ -104,7 +104,7 @@ SLOW = {f"slow-s{seed}/train.card.json" for seed in (7, 42, 99)}
     ("old", "new", "changed"),
     [
         ("\nseeds:", "\n\n\n# why these\nseeds:", set()),
-        ("because: right", "because: another reason", set()),
+        ("because: right", "because: another reason", {"page.card.json"}),
         ("learning_rate: 2e-5", "learning_rate: 3e-5", SLOW),
         ("expect: 1, because: right", "expect: 0.9, because: right", {"preflight/preflight.card.json"}),
         ("below: 10%", "below: 20%", {"analysis/conclude.card.json"}),

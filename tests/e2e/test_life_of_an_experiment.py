@@ -74,7 +74,7 @@ def kill_when_checkpointed(project, dvc):
     while time.monotonic() < deadline:
         if list(project.root.glob(".cache/checkpoints/*/trainer/checkpoint-*/trainer_state.json")):
             lock = project.root / ".cache/locks/small--shaped-s1.lock"
-            os.kill(int(lock.read_text()), signal.SIGKILL)
+            os.kill(int(lock.read_text().split()[0]), signal.SIGKILL)
             dvc.wait(timeout=60)
             return
         assert dvc.poll() is None, "dvc ended before a checkpoint was written"

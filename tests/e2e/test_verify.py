@@ -199,6 +199,7 @@ def test_what_was_compiled_anew_is_due_once_and_real_differences_stand_beside_it
         ("E487", history),
         ("S102", "stages.analyse.screen"),
         ("E410", "conclude"),
+        ("E410", "draw"),
         ("E410", "page"),
     ]
     due = next(difference for difference in experiment.differences if difference.code == "E410")
@@ -208,7 +209,7 @@ def test_what_was_compiled_anew_is_due_once_and_real_differences_stand_beside_it
     assert "findings computed again" not in experiment.checked
     assert "\n  due     conclude: runs/small/analysis/conclude.card.json was compiled anew since it ran\n" in text(verification)
     shown = diagnostics(verification, False)
-    assert "E410 runs/small/dvc.lock: 2 stages are due: conclude, page\n" in shown and shown.count("E410") == 1
+    assert "E410 runs/small/dvc.lock: 3 stages are due: conclude, draw, page\n" in shown and shown.count("E410") == 1
 
 
 def test_a_page_that_is_gone_is_one_thing_and_no_fault_of_octavo(project):

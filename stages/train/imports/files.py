@@ -70,7 +70,8 @@ def read_run(card: ImportCard, started: Started) -> ReadRun:
         ends = _state(summary.get(card.read.state), card) if card.read.state else {}
         finished, failed, running = (ends.get(kind, "") for kind in ("finished", "failed", "running"))
         is_end_known = not running and (done >= target or bool(finished or failed))
-        return ReadRun(import_record(card, started, record, is_end_known), [], done, finished, failed, running)
+        imported = import_record(card, started, record, is_end_known)
+        return ReadRun(imported, steps_done=done, finished=finished, failed=failed, running=running)
     log = read_log(path, card.read)
     if card.read.state:
         logged = log.logged(card.read.state).dropna()
@@ -84,7 +85,8 @@ def read_run(card: ImportCard, started: Started) -> ReadRun:
     done = max(history.last, log.steps_done or 0)
     is_short = log.steps_done is not None and done < target
     failed = log.failed or (f"its own state says {done} of {target} steps" if is_short else "")
-    return ReadRun(import_record(card, started, history, is_end_known), history.rows, done, log.finished, failed, log.running)
+    imported = import_record(card, started, history, is_end_known)
+    return ReadRun(imported, history.rows, done, finished=log.finished, failed=failed, running=log.running)
 
 
 def _state(word: object, card: ImportCard) -> dict[str, str]:

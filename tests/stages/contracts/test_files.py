@@ -219,6 +219,7 @@ def test_json_and_yaml_are_read_in_one_place():
     allowed = {"compiler/document/read.py", "stages/contracts/files.py", "stages/contracts/code_cache.py", "stages/publish/site.py"}
     allowed |= {"compiler/__main__.py", "compiler/commands/doctor.py"}  # tables in TOML beside them
     allowed |= {"compiler/commands/fetch.py", "stages/train/imports/wandb_api.py", "compiler/document/validate.py"}  # lines of our own
+    allowed |= {"stages/contracts/interpretation.py"}  # front matter without anchors, merges and deep brackets
     users = set()
     for package in ("compiler", "stages"):
         for path in (ROOT / package).rglob("*.py"):

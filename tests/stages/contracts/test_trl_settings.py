@@ -6,7 +6,7 @@ import pytest
 
 from stages.contracts.training import GrpoSettings, RlooSettings, SftSettings
 
-OURS = {"algorithm", "early_stop", "guards", "generation"}
+OURS = {"algorithm", "early_stop", "guards", "generation", "deterministic"}
 
 
 @pytest.mark.parametrize(("settings", "config"), [(GrpoSettings, "GRPOConfig"), (RlooSettings, "RLOOConfig"), (SftSettings, "SFTConfig")])

@@ -34,8 +34,8 @@ def test_changes_carry_their_sign() -> None:
 @pytest.mark.parametrize(
     ("initial", "final", "printed"),
     [
-        (0.0018, 0.0352, ["0.002", "0.035", "+0.033"]),  # case 15: never a percentage
-        (0.1410, 0.1394, ["0.141", "0.139", f"{M}0.002"]),  # case 16: never +11.6%
+        (0.0018, 0.0352, ["0.0018", "0.0352", "+0.0334"]),  # case 15: never a percentage
+        (0.1410, 0.1394, ["0.1410", "0.1394", f"{M}0.0016"]),  # case 16: never +11.6%
         (0.6249, 0.8751, ["0.62", "0.88", "+0.26"]),  # 0.2502 alone would be +0.25, which does not follow from the printed numbers
     ],
 )

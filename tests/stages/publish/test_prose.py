@@ -6,9 +6,10 @@ import markdown
 import pytest
 from example_experiment import plain
 
+from stages.contracts.artifact import ArtifactError
 from stages.contracts.diagnostic import StageError
 from stages.contracts.finding import Finding
-from stages.contracts.interpretation import Interpretation
+from stages.contracts.interpretation import Interpretation, read_interpretation
 from stages.publish.facts import Facts
 from stages.publish.prose import Named, render_prose
 
@@ -167,3 +168,11 @@ def test_the_place_is_that_of_the_reference_and_not_of_the_same_words_in_code() 
     with pytest.raises(StageError) as caught:
         render("`{{ no/such/id }}`\n\n```\n{{ no/such/id }}\n```\n\nIt is {{ no/such/id }}.\n")
     assert caught.value.what.startswith("specs/quickstart.md:7:7: unknown id 'no/such/id'")
+
+
+@pytest.mark.parametrize("body", ["written_for: " + "[" * 5000, "a: &a {x: 1}\n" + "b: {<<: [*a, *a]}\n" * 300, "&a " * 6000])
+def test_front_matter_that_takes_hours_to_read_is_refused(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.md"
+    path.write_text(f"---\n{body}\n---\nWords.\n")
+    with pytest.raises(ArtifactError, match="anchors, merges or hundreds of brackets"):
+        read_interpretation(path)
