@@ -6,10 +6,9 @@ import argparse
 import sys
 
 from compiler.build.inputs import Inputs
-from compiler.commands.rescore import run_folder
-from compiler.problems import Rejected
+from compiler.commands.rescore import rejected, run_folder
 from stages.contracts.artifact import ArtifactError
-from stages.contracts.diagnostic import Diagnostic, StageError
+from stages.contracts.diagnostic import StageError
 from stages.contracts.layout import ExperimentFolder
 from stages.contracts.replay import Replay
 
@@ -37,8 +36,6 @@ def replayed(name: str, steps: int, must_agree: bool = False) -> tuple[Replay, s
         says = f"{experiment.name}/{folder.name}: {outcome.steps} of {outcome.target_steps} steps replayed: {outcome.says}"
         if must_agree and outcome.outcome == "different":
             raise refusal("S296", says=says)
-    except StageError as error:
-        raise Rejected([Diagnostic(error.code, error.what, why=error.why, fix=error.fix)]) from None
-    except ArtifactError as error:
-        raise Rejected([Diagnostic("S102", f"{error.path}: {error.what}", why=error.why, fix=error.fix)]) from None
+    except (StageError, ArtifactError) as error:
+        raise rejected(error) from None
     return outcome, says

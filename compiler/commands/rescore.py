@@ -64,11 +64,10 @@ def rescore(name: str, *, spec: bool, to: Path | None, inputs: Inputs) -> Rescor
         if to is not None:
             gates = [gate.name for gate in card.reward.gates]
             write_completions(to, rows, gates, card_id=report.card_id, attempt="rescored")
-    except StageError as error:
-        fix = f"{error.fix}; or score with the data and the reward as the spec has them now: octavo rescore {name} --spec"
-        raise _rejected(error.code, error.what, error.why, fix if error.code == "S201" and not spec else error.fix) from None
-    except ArtifactError as error:
-        raise _rejected("S102", f"{error.path}: {error.what}", error.why, error.fix) from None
+    except (StageError, ArtifactError) as error:
+        if isinstance(error, StageError) and error.code == "S201" and not spec:
+            error.fix += f"; or score with the data and the reward as the spec has them now: octavo rescore {name} --spec"
+        raise rejected(error) from None
     return report
 
 
@@ -113,8 +112,10 @@ def _no_reward(what: str, fix: str) -> StageError:
     return StageError("S299", f"no reward to score with: {what}", why="completions are scored by the gates of a reward", fix=fix)
 
 
-def _rejected(code: str, what: str, why: str, fix: str) -> Rejected:
-    return Rejected([Diagnostic(code, what, why=why, fix=fix)])
+def rejected(error: StageError | ArtifactError) -> Rejected:
+    """What a stage's own code refused, as a command says it."""
+    code, what = (error.code, error.what) if isinstance(error, StageError) else ("S102", f"{error.path}: {error.what}")
+    return Rejected([Diagnostic(code, what, why=error.why, fix=error.fix)])
 
 
 def _progress(name: str) -> Callable[[int, int], None]:

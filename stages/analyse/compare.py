@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -37,6 +37,7 @@ from stages.contracts.history import metric as known_metric
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import BUILD, COMPARISONS, ExperimentFolder
 from stages.contracts.page_card import ChangeWords, PageCard
+from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main, print_text
 
 Better = Literal["higher", "lower", ""]
@@ -65,22 +66,29 @@ class Side:
     def findings(self) -> dict[str, Finding]:
         return {finding.id: finding for finding in self.conclusions.findings}
 
+    @cached_property
+    def trained(self) -> dict[str, list[TrainCard[Any] | ImportCard]]:
+        """Condition -> the cards of its runs that are there, in their order."""
+        cards: dict[str, list[TrainCard[Any] | ImportCard]] = {own.name: [] for own in self.card.conditions}
+        for run in self.card.runs:
+            place = self.folder.run(run.name)
+            own = (read_if_there(AnyTrainCard, place.card), read_if_there(ImportCard, place.import_card))
+            cards[run.condition] += [card for card in own if card is not None]
+        return cards
+
     def settings(self, condition: str) -> list[object]:
         """The cards of a condition's runs without the names that every experiment has its own of."""
-        names = [run.name for run in self.card.runs if run.condition == condition]
-        cards = [read_if_there(AnyTrainCard, self.folder.run(name).card) for name in names]
-        imports = [read_if_there(ImportCard, self.folder.run(name).import_card) for name in names]
-        return [card.model_dump(exclude={"experiment", "code"}) for card in (*cards, *imports) if card is not None]
+        return [card.model_dump(exclude={"experiment", "code"}) for card in self.trained[condition]]
 
     def is_imported(self, condition: str) -> bool:
-        return any(self.folder.run(run.name).import_card.exists() for run in self.card.runs if run.condition == condition)
+        return any(isinstance(card, ImportCard) for card in self.trained[condition])
 
     def reward(self, condition: str) -> object:
         """What a condition pays. Of runs that octavo did not train only its name is known."""
         own = next(card for card in self.card.conditions if card.name == condition)
-        runs = [run.name for run in self.card.runs if run.condition == condition]
-        card = read_if_there(AnyTrainCard, self.folder.run(runs[0]).card) if runs else None
-        return own.reward if card is None or card.reward is None else card.reward.model_copy(update={"name": "", "examples": ()})
+        first = next(iter(self.trained[condition]), None)
+        reward = first.reward if isinstance(first, TrainCard) else None
+        return own.reward if reward is None else reward.model_copy(update={"name": "", "examples": ()})
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class Pair:
     @cached_property
     def same(self) -> set[str]:
         """Conditions, and `untrained`, of which nothing differs."""
-        same = {name for name in self.shared if self.after.settings(name) and self.after.settings(name) == self.before.settings(name)}
+        same = {name for name in self.shared if (own := self.after.settings(name)) and own == self.before.settings(name)}
         models = [side.evaluate and (side.evaluate.model, side.evaluate.seed) for side in (self.before, self.after)]
         return same | ({"untrained"} if models[0] == models[1] else set())
 

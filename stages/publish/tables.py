@@ -78,21 +78,19 @@ def graded(experiment: ExperimentFiles, score: str) -> bool:
 
 def columns(experiment: ExperimentFiles, facts: Facts, table: str) -> list[Column]:
     """Of `conditions` or `seeds`: those of the spec, or the usual ones that have a value in any row."""
-    names = getattr(experiment.card.layout.tables, table)
-    if not names:
-        rows = [row.name for row in (experiment.card.conditions if table == "conditions" else experiment.card.runs)]
-        names = [name for name in _usual(experiment, table) if _has_value(experiment, facts, table, name, rows)]
-    made = [_column(experiment, facts, table, name) for name in names]
+    chosen = getattr(experiment.card.layout.tables, table)
+    rows = [row.name for row in (experiment.card.conditions if table == "conditions" else experiment.card.runs)]
+    named = [(name, _column(experiment, facts, table, name)) for name in chosen or _usual(experiment, table)]
+    made = [column for name, column in named if chosen or _has_value(experiment, name, column, rows)]
     before = ["", *(column.group for column in made)]
     return [column._replace(style="g" if column.group != group else "") for column, group in zip(made, before, strict=False)]
 
 
-def _has_value(experiment: ExperimentFiles, facts: Facts, table: str, name: str, rows: Sequence[str]) -> bool:
+def _has_value(experiment: ExperimentFiles, name: str, column: Column, rows: Sequence[str]) -> bool:
     """Whether a column says anything: that a detector looked and saw nothing does too."""
     if name in _DETECTORS:
         detections = [run.detection(kind) for run in experiment.runs for kind in _DETECTORS[name]]
         return any(detection is not None and detection.state == "looked" for detection in detections)
-    column = _column(experiment, facts, table, name)
     findings = [column.find(row) for row in (["untrained", *rows] if column.untrained else rows)]
     return any(finding is not None and finding.value is not None for finding in findings)
 

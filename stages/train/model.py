@@ -151,7 +151,7 @@ def sample(
     """`per_prompt` completions of each prompt, in the order of prompts. The seed is set once, before the first batch."""
     import torch
 
-    ends, stops = end_tokens(model, tokenizer), StopTexts.of(how.data, tokenizer)
+    ends, stops = end_tokens(model, tokenizer), StopTexts.from_data(how.data, tokenizer)
     torch.manual_seed(seed)
     model.eval()
     completions: list[Sampled] = []

@@ -19,7 +19,7 @@ class StopTexts:
     tokenizer: Any = None
 
     @classmethod
-    def of(cls, data: DatasetRef, tokenizer: Any) -> StopTexts:
+    def from_data(cls, data: DatasetRef, tokenizer: Any) -> StopTexts:
         """Those of a card's data."""
         return cls(data.layout.stop, data.layout.keep_stop, tokenizer) if data.layout else cls()
 

@@ -115,7 +115,7 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
             use_deterministic_updates()
     model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
     model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
-    ends, texts = end_tokens(model, tokenizer), StopTexts.of(card.data, tokenizer)
+    ends, texts = end_tokens(model, tokenizer), StopTexts.from_data(card.data, tokenizer)
     logits = reward = clock = None
     if card.reward is not None:
         clock = Clock()

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 from chromium import CHROMIUM, Browser, browser
-from example_experiment import build, copy_site, dress, plain
-from test_page_from_analysis import synthetic
+from example_experiment import build, copy_site, plain
+from test_page_from_analysis import analysed_in
 
-from stages.analyse.conclude import conclude
-from stages.analyse.draw import draw
-from stages.analyse.screen import screen
-from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.claim import VerdictWords
@@ -40,10 +36,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         copy_site(root)
-        folder: ExperimentFolder = synthetic().complete(root)
-        for stage in (screen, conclude, draw):
-            stage(folder.root)
-        dress(folder, read(ConcludeCard, folder.conclude_card))
+        folder = analysed_in(root)
         for made in (folder, _refused(root), _empty(root)):
             page(made.root)
         site(Path("runs"))

@@ -32,14 +32,18 @@ def synthetic() -> ModuleType:
     return module
 
 
-@pytest.fixture
-def analysed(project: Path) -> ExperimentFolder:
-    folder: ExperimentFolder = synthetic().complete(project)
-    screen(folder.root)
-    conclude(folder.root)
-    draw(folder.root)
+def analysed_in(root: Path) -> ExperimentFolder:
+    """An experiment of 12 runs below a folder, analysed, with the rest that its page reads."""
+    folder: ExperimentFolder = synthetic().complete(root)
+    for stage in (screen, conclude, draw):
+        stage(folder.root)
     dress(folder, read(ConcludeCard, folder.conclude_card))
     return folder
+
+
+@pytest.fixture
+def analysed(project: Path) -> ExperimentFolder:
+    return analysed_in(project)
 
 
 def test_verdicts_intervals_holes_and_figures_are_on_the_page(analysed: ExperimentFolder) -> None:

@@ -7,15 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from example_experiment import copy_site, dress
-from test_page_from_analysis import synthetic
+from example_experiment import copy_site
+from test_page_from_analysis import analysed_in
 
-from stages.analyse.conclude import conclude
-from stages.analyse.draw import draw
-from stages.analyse.screen import screen
-from stages.contracts.analysis_card import ConcludeCard
 from stages.contracts.artifact import read, write
-from stages.contracts.layout import ExperimentFolder
 from stages.contracts.page_card import PageCard
 from stages.publish.page import page
 from stages.publish.site import site
@@ -41,10 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         copy_site(root)
-        folder: ExperimentFolder = synthetic().complete(root)
-        for stage in (screen, conclude, draw):
-            stage(folder.root)
-        dress(folder, read(ConcludeCard, folder.conclude_card))
+        folder = analysed_in(root)
         write(folder.page_card, read(PageCard, folder.page_card).model_copy(update={"run_pages": True}))
         page(folder.root)
         site(Path("runs"))
