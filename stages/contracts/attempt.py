@@ -67,6 +67,8 @@ class Started(Frozen):
     changed: Changed | None = later(None)
     log: str | None = later(None)
     """Of an imported run with several logs: the one that was read."""
+    job: str | None = later(None)
+    """Of a cluster's job: what Slurm calls it and its node, such as `4711_0 on gpu-node-3`."""
 
 
 class Ended(Frozen):

@@ -248,7 +248,15 @@ def _attempt(run: RunFiles, attempt: Attempt) -> str:
     why = f" ({end.failure.replace('_', ' ')})" if end and end.failure else ""
     origin = ("from the start" if start.resumed_from is None else f"from step {start.resumed_from}") + changes(start)
     mark = "made the files" if run.outcome and run.outcome.attempt == start.attempt else ""
-    parts = (f"{ended}{why}", stopped, origin, f"began {start.at}", f"commit {start.commit or 'none'}", mark)
+    parts = (
+        f"{ended}{why}",
+        stopped,
+        origin,
+        f"began {start.at}",
+        f"commit {start.commit or 'none'}",
+        f"job {start.job}" if start.job else "",
+        mark,
+    )
     return ", ".join(part for part in parts if part)
 
 

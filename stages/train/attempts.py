@@ -25,7 +25,7 @@ from stages.contracts.diagnostic import StageError
 from stages.contracts.files import open_append, parse_json, read_bytes, read_text
 from stages.contracts.layout import CHECKPOINTS, LOCKS, RUNS, RunFolder
 from stages.train import interrupts
-from stages.train.environment import commit, host_class, versions
+from stages.train.environment import cluster_job, commit, host_class, job_place, versions
 from stages.train.refusals import refusal
 
 _NO_MEMORY = re.compile(r"out of memory|can't allocate memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
@@ -51,10 +51,9 @@ def lock(run: RunFolder) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             stream.seek(0)
-            owner = (stream.read().split() or ["unknown"])[0]
-            raise refusal("S210", owner=owner, run=run.root) from None
+            raise refusal("S210", run=run.root, **_owner(stream.read())) from None
         stream.truncate(0)
-        stream.write(f"{os.getpid()} {platform.node()}")
+        stream.write(f"{os.getpid()} {platform.node()} {cluster_job() or ''}")
         stream.flush()
         yield
 
@@ -64,13 +63,22 @@ def holder(run: RunFolder) -> Literal["here", "elsewhere"] | None:
     read and not tried, so that no stage ever waits for who asks."""
     path = _lock_file(run)
     try:
-        pid, _, node = read_text(path, 1 << 10).strip().partition(" ")
+        pid, node, *_ = [*read_text(path, 1 << 10).split(), "", ""]
         if node and node != platform.node():
             return "elsewhere"
         is_held = any(os.path.samefile(file.path, path) for file in psutil.Process(int(pid)).open_files())
     except (OSError, ValueError, psutil.Error):
         return None
     return "here" if is_held else None
+
+
+def _owner(content: str) -> dict[str, str]:
+    """Who holds a run, from the words of its lock: process, machine and job; and what ends it."""
+    pid, node, job = [*content.split(), "", "", ""][:3]
+    if job:
+        return {"owner": f"job {job} on {node}", "stop": f"scancel {job}"}
+    there = f" on {node}" if node and node != platform.node() else ""
+    return {"owner": f"process {pid or 'unknown'}{there}", "stop": f"kill {pid}{there}"}
 
 
 def _lock_file(run: RunFolder) -> Path:
@@ -107,6 +115,7 @@ def begin(
         resumed_from=resumed_from,
         changed=changed,
         log=log,
+        job=job_place(),
     )
     append(run.attempts, started)
     return started

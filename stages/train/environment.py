@@ -53,6 +53,18 @@ def host_class() -> str:
     return f"{platform.system()}-{platform.machine()}-{os.cpu_count()}cpu".lower()
 
 
+def cluster_job() -> str | None:
+    """What Slurm calls the job that this process is part of, such as `4711` or `4711_0`; None outside a job."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+
+
+def job_place() -> str | None:
+    """The job and the node that it runs on, by the cluster's own name for it, such as `4711_0 on gpu-node-3`; None outside a job."""
+    job, node = cluster_job(), os.environ.get("SLURMD_NODENAME")
+    return f"{job} on {node}" if job and node else job
+
+
 def commit() -> str | None:
     """Git commit of the working tree, with `+` when tracked files differ from it; None outside git."""
     try:

@@ -64,13 +64,22 @@ def test_a_second_process_cannot_hold_the_run(run):
     )
     other = subprocess.Popen([sys.executable, "-c", script, run.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "held\n"
-    with pytest.raises(StageError, match=f"process {other.pid} is training") as caught, lock(run):
+    with pytest.raises(StageError, match=f"process {other.pid} trains") as caught, lock(run):
         pass
     assert caught.value.code == "S210" and holder(run) == "here"
     other.communicate("")
     assert holder(run) is None, "the lock's file stays"
     with lock(run):
         pass
+
+
+def test_a_job_of_a_cluster_stands_in_the_ledger_and_in_the_lock(run, monkeypatch):
+    for name, value in {"SLURM_JOB_ID": "4713", "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "2", "SLURMD_NODENAME": "n3"}.items():
+        monkeypatch.setenv(name, value)
+    assert begun(run).job == "4711_2 on n3" and read_attempts(run.attempts)[0].started.job == "4711_2 on n3"
+    with lock(run), pytest.raises(StageError, match="job 4711_2 on ") as caught, lock(run):
+        pass
+    assert "scancel 4711_2" in caught.value.fix
 
 
 def checkpoint(folder, step, missing=None, state=None):
