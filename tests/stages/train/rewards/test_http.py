@@ -148,10 +148,9 @@ def test_a_service_that_fails_is_unknown(server, path, reason, requests):
 
 @pytest.mark.parametrize("path", ["silent", "drip"])
 def test_time_outs_are_unknown_and_not_repeated(server, path):
-    began = time.monotonic()
     (judgement,) = ask(server, path, "a", timeout=0.3)
     assert (judgement.status, judgement.reason) == ("unknown", "timeout: the service took more than 0.3 s")
-    assert time.monotonic() - began < 2.5 and len(server.asked) == 1
+    assert len(server.asked) == 1
 
 
 def test_a_busy_service_is_asked_once_more(server):
