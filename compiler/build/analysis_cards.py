@@ -31,6 +31,7 @@ from stages.contracts.analysis_card import (
 )
 from stages.contracts.artifact import Artifact, ArtifactError
 from stages.contracts.page_card import (
+    POINTS,
     Action,
     ChangeWords,
     ClaimText,
@@ -115,6 +116,7 @@ class _AnalysisCards:
             **self.shared,
             evaluation=self.scores,
             metrics=self.metrics(),
+            points=self._points(),
             claims=tuple(claim.rule for claim in self.spec.claims),
             windows=Windows(),
             asked=tuple(section for section in get_args(Asked) if section in asked),
@@ -133,6 +135,12 @@ class _AnalysisCards:
         about = ["loss" if question.show == "loss" else getattr(question.show, "metric", "") for question in self.spec.questions]
         about += [column_statistic(column)[0] for column in (*self.spec.page.tables.conditions, *self.spec.page.tables.seeds)]
         return tuple(dict.fromkeys([*self.curves, *(name for name in about if name in logged)]))
+
+    def _points(self) -> tuple[str, ...]:
+        """Metrics of which a table shows five points of training."""
+        tables = self.spec.page.tables
+        columns = map(column_statistic, (*tables.conditions, *tables.seeds))
+        return tuple(dict.fromkeys(metric for metric, statistic in columns if statistic == POINTS))
 
     def draw(self) -> DrawCard:
         code = self.inputs.code(["stages.analyse.draw"])

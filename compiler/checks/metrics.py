@@ -14,7 +14,7 @@ from compiler.problems import errors, problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.formulas import read_formula
 from stages.contracts.history import EVALUATION_MEASURES, METRICS
-from stages.contracts.page_card import COLUMNS, Tables, column_statistic
+from stages.contracts.page_card import COLUMNS, POINTS, Tables, column_statistic
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -34,8 +34,9 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
                 yield unknown("E366", word, known, node.place)
         known.append(name)
     scores = [*(use.card.name for use in expansion.scores), *(combined.name for combined in expansion.combined)]
-    known += [f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES[:2]]
+    evaluated = [f"evaluation.{score}.{measure}" for score in scores for measure in EVALUATION_MEASURES[:2]]
     for table in Tables.model_fields:
         for column, node in experiment.entries(getattr(spec.page.tables, table), "page", "tables", table):
-            if column not in COLUMNS[table] and column_statistic(column)[0] not in known:
-                yield unknown("E367", column, [*COLUMNS[table], *known], node.place, table=table)
+            metric, statistic = column_statistic(column)
+            if column not in COLUMNS[table] and metric not in (known if statistic == POINTS else [*known, *evaluated]):
+                yield unknown("E367", column, [*COLUMNS[table], *known, *evaluated], node.place, table=table)

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from stages.analyse import outcomes
 from stages.analyse.counts import count_findings, question_findings
-from stages.analyse.evidence import MEASURES, Evidence, history_metrics, load_evidence
+from stages.analyse.evidence import ENDS, MEASURES, Evidence, history_metrics
 from stages.analyse.findings import run_finding, seeds_finding, untrained_finding
+from stages.analyse.frames import POINTS
+from stages.analyse.load import load_evidence
 from stages.analyse.tables import table_findings
 from stages.analyse.verdicts import decide, finding_id, refusal
 from stages.contracts.analysis_card import ConcludeCard, ConditionCard
@@ -29,7 +31,6 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.stage import card_id, main, open_card, print_text
 
 MODULES = ("stages.analyse.conclude",)
-_TRAINING = ("initial", "final", "change")
 
 
 def conclude(folder: Path) -> None:
@@ -84,7 +85,8 @@ def _findings(evidence: Evidence) -> Iterator[Finding]:
 def _trained(evidence: Evidence, condition: ConditionCard, *more: str) -> list[tuple[str, str]]:
     """Metrics that a condition can have, with their statistics: gold answers have no completions, and so no rewards."""
     names = [name for name in history_metrics(evidence.card) if not (condition.supervised and of_completions(name))]
-    return [(name, statistic) for name in dict.fromkeys([*names, *more]) for statistic in _TRAINING]
+    statistics = {name: (*ENDS, "change", *(POINTS if name in evidence.card.points else ())) for name in (*names, *more)}
+    return [(name, statistic) for name, own in statistics.items() for statistic in own]
 
 
 def _contrasts(evidence: Evidence) -> Iterator[Finding]:

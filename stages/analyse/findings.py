@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.analyse.evidence import NOT_EVALUATED, Evidence, Measure, RunEvidence
+from stages.analyse.evidence import Evidence, RunEvidence
+from stages.analyse.frames import POINTS
+from stages.analyse.measures import NOT_EVALUATED, Measure
 from stages.analyse.statistics import Interval, Share, completions_interval, detectable, estimate, proportion
 from stages.contracts.finding import Finding, SeedValue, Source
 from stages.contracts.layout import ExperimentFolder
@@ -194,12 +196,14 @@ def _words(evidence: Evidence, runs: Sequence[RunEvidence], name: str, statistic
         when, window = methods.pop() if len(methods) == 1 else "from the sources' summaries", "no window: a value of the source's summary"
     else:
         so_far = " so far" if any(run.goes_on for run in runs) else ""
-        part = f"{getattr(evidence.card.windows, ends[0], 1.0):.0%} of each run's steps{so_far}"
+        part = f"{getattr(evidence.card.windows, 'final' if ends[0] in POINTS else ends[0], 1.0):.0%} of each run's steps{so_far}"
         window = "windows differ between runs"
         if len(targets) == 1 and statistic != "mean":
             part = f"{runs[0].windows[ends[0]].length} of {targets.pop()} steps{so_far}"
             window = " minus ".join(str(runs[0].windows[end]) for end in ends)
-        when = "last window minus first window" if change else f"mean over the {'first' if statistic == 'initial' else 'last'} {part}"
+        place = {"initial": "the first ", "final": "the last "}.get(statistic, "")
+        when = "last window minus first window" if change else f"mean over {place}{part}"
+        when += f" about {POINTS[statistic]}% of the way" if statistic in POINTS else ""
     if statistic == "mean":
         when, window = "mean over all logged steps", "all logged steps"
     measured = evidence.meaning(name)

@@ -54,11 +54,18 @@ class Window(NamedTuple):
         return values.loc[self.first : self.last]
 
 
+POINTS = {f"at-{share}": share for share in (25, 50, 75)}
+"""Statistic -> percent of a run's span about which its window lies."""
+
+
 def window_of(statistic: str, span: int, shares: Windows) -> Window:
-    """The window of `initial` or `final`: a share of a run's span. A run that stopped early has no values in its final window."""
+    """The window of `initial`, of `final`, or of a point between them: a share of a run's span. A run that stopped early has no values in
+    its final window."""
     if statistic == "initial":
         return Window(1, window_length(span, shares.initial))
-    return Window(span - window_length(span, shares.final) + 1, span)
+    length = window_length(span, shares.final)
+    first = max(1, span * POINTS[statistic] // 100 - (length - 1) // 2) if statistic in POINTS else span - length + 1
+    return Window(first, first + length - 1)
 
 
 def window_ending(expected: Expectation, target_steps: int, shares: Windows) -> Window:

@@ -64,7 +64,8 @@ def _score(card: Expectation, evidence: Evidence, run: RunEvidence) -> tuple[Run
     words = {"run": run.ref.name, "metric": card.metric, "statistic": card.statistic, "unit": metric.unit, "meaning": metric.says}
     words |= {"place": card.place, "window": str(window), "reason": why}
     number = finding(evidence, "expected", value, words=words, sources=evidence.histories([run]))
-    return RunScore(run=run.ref.name, state=state, finding=number.id, window=str(window), why=why), number
+    due = at if state == "due" else None
+    return RunScore(run=run.ref.name, state=state, finding=number.id, window=str(window), why=why, due=due), number
 
 
 def ruled(evidence: Evidence) -> Iterator[tuple[Ruled, list[Finding]]]:

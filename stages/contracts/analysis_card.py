@@ -142,6 +142,8 @@ class ConcludeCard(AnalysisCard):
     claims: tuple[ClaimRule, ...]
     windows: Windows
     level: float = 0.95
+    points: tuple[str, ...] = later(())
+    """History metrics that get findings at 25, 50 and 75% of training too."""
     asked: tuple[Asked, ...] = ()
     """Sections that answer questions on the page and need findings of their own: onsets of detectors, runs that did all their steps."""
     expectations: tuple[Expectation, ...] = ()

@@ -96,6 +96,8 @@ class RunScore(Frozen):
     window: str
     why: str
     """A few words, such as `0.31 is above 0.2`."""
+    due: int | None = later(None)
+    """The step at which it will be scored; null where it has been, or cannot be."""
 
 
 class Expected(Frozen):

@@ -153,12 +153,16 @@ COLUMNS = {
     "seeds": ("state", "steps", "seconds", "hours", "collapsed", "nonfinite", "attempts"),
 }
 """Table -> its columns that are no metrics. `seconds`: mean of a step; `hours`: of a whole run at that speed."""
-WINDOWS = {"first": "initial", "change": "change"}
+POINTS = "points"
+"""Of a column with five values of a metric: the first window, windows about 25, 50 and 75% of training, and the last."""
+FIVE_POINTS = ("initial", "at-25", "at-50", "at-75", "final")
+"""The statistics of those."""
+WINDOWS = {"first": "initial", "change": "change", POINTS: POINTS}
 """Word after a metric in the name of a column -> statistic; without a word it is that of the last window."""
 
 
 def column_statistic(column: str) -> tuple[str, str]:
-    """Metric and statistic of a column such as `reward`, `reward first` or `reward change`."""
+    """Metric and statistic of a column such as `reward`, `reward first`, `reward change` or `reward points`."""
     metric, _, window = column.rpartition(" ")
     return (metric.strip(), WINDOWS[window]) if metric.strip() and window in WINDOWS else (column, "final")
 
@@ -169,8 +173,9 @@ class Tables(Frozen):
     conditions: tuple[str, ...] = Field(
         (),
         max_length=30,
-        description="`runs`, `steps`, `seconds`, `hours`, `collapsed`, `nonfinite`, `attempts`, a metric such as `reward`, `reward first` "
-        "or `reward change`, or `evaluation.<score>.<measure>`; not given: those that suit the algorithm.",
+        description="`runs`, `steps`, `seconds`, `hours`, `collapsed`, `nonfinite`, `attempts`, a metric such as `reward`, `reward first`, "
+        "`reward change` or `reward points` (five points of training), or `evaluation.<score>.<measure>`; not given: those that suit the "
+        "algorithm.",
     )
     seeds: tuple[str, ...] = Field((), max_length=30, description="The same with `state` in place of `runs`.")
 

@@ -15,6 +15,7 @@ from stages.contracts.analysis_card import ConditionCard
 from stages.contracts.files import BLANK, file_digest, parse_json, read_lines
 from stages.contracts.history import ANSWER_COLUMN, PROMPT_COLUMN, gate_columns
 from stages.contracts.model import DatasetRef
+from stages.contracts.trajectory import of_last_attempts
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 
@@ -197,7 +198,7 @@ def read_texts(path: Path, gates: Sequence[str], rows: tuple[str, str, object] |
     wanted = [*_NAMES, *(column for gate in gates for column in gate_columns(gate))]
     frame = pd.read_parquet(path, columns=[name for name in wanted if name in stored], filters=[rows] if rows else None)
     if {"attempt", "step"} <= stored:
-        frame = frame[frame["attempt"] == frame.groupby("step")["attempt"].transform("last")]
+        frame = of_last_attempts(frame)
     frame = frame.reindex(columns=wanted)
     ids = frame["prompt_id"].astype(object).where(frame["prompt_id"].notna(), "")
     frame = frame.assign(prompt_id=ids, text=frame["text"].astype(str), label="passed every gate it reached", tone="pass")

@@ -34,7 +34,7 @@ def lines(experiment: ExperimentFiles) -> Iterator[tuple[str, str]]:
     states = Counter(score.state for score in scores)
     if scores:
         counts = listed([f"{states[state]} {words.lower()}" for state, words in TEXTS["scores"].items() if states[state]])
-        places = [int(run.why.rpartition(" ")[2]) for score in scores for run in score.runs if run.state == "due"]
+        places = [run.due for score in scores for run in score.runs if run.due is not None]
         yield "Expectations", counts + (f"; the next is due at step {min(places)}" if places else "")
     results = experiment.conclusions.rules
     if results:

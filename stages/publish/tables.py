@@ -15,7 +15,7 @@ from markupsafe import Markup
 from stages.contracts.finding import Expected, Finding
 from stages.contracts.health import Detection
 from stages.contracts.history import METRICS, metric, metric_title, range_words
-from stages.contracts.page_card import column_statistic
+from stages.contracts.page_card import FIVE_POINTS, POINTS, column_statistic
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
@@ -104,6 +104,11 @@ def _usual(experiment: ExperimentFiles, table: str) -> list[str]:
     return list(dict.fromkeys([*first, *evaluated, *then, *own, *last]))
 
 
+def shows_points(experiment: ExperimentFiles, table: str) -> bool:
+    """Whether a table has a column of five points of training."""
+    return any(column_statistic(column)[1] == POINTS for column in getattr(experiment.card.layout.tables, table))
+
+
 def groups(made: Sequence[Column]) -> list[tuple[str, int]]:
     """Heads over the columns, each with how many columns it spans."""
     spans: list[tuple[str, int]] = []
@@ -123,7 +128,7 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
         return Column(escape(_HEADS.get(name, name)), "", cell, lambda row: _first(facts, row, name))
     of, statistic = column_statistic(name)
     evaluated = of.startswith("evaluation.")
-    words = {"initial": "first", "change": "change"}.get(statistic, "")
+    words = {"initial": "first", "change": "change", POINTS: "at 0, 25, 50, 75, 100%"}.get(statistic, "")
     if evaluated:
         _, score, measure = of.split(".")
         partial = any(graded(experiment, own) for own in experiment.card.evaluation)
@@ -136,10 +141,12 @@ def _column(experiment: ExperimentFiles, facts: Facts, table: str, name: str) ->
     def find_metric(row: str) -> Finding | None:
         if evaluated and statistic == "initial":  # where all runs began
             return facts.find("untrained", of, "final")
-        return facts.find(row, of, statistic)
+        return facts.find(row, of, "final" if statistic == POINTS else statistic)
 
     def cell_metric(row: str) -> Markup:
         finding = find_metric(row)
+        if statistic == POINTS:
+            return Markup(" → ").join(facts.value(facts.find(row, of, point)) for point in FIVE_POINTS)
         if statistic == "change":
             return facts.value(finding) + facts.apart(finding)
         return facts.interval(finding) if evaluated and not by_seed else facts.value(finding)

@@ -20,6 +20,7 @@ from stages.contracts.attempt import StoppedBy
 from stages.contracts.layout import RunFolder
 from stages.contracts.replay import ROUNDING, Replay
 from stages.contracts.stage import card_id
+from stages.contracts.trajectory import of_last_attempts
 from stages.train.attempts import begin
 from stages.train.data import read_rows
 from stages.train.environment import prepare
@@ -68,8 +69,7 @@ def replay(run: RunFolder, steps: int) -> Replay:
 
 def _latest(rows: pd.DataFrame, steps: int) -> pd.DataFrame:
     """Rows of the first steps, each step by the last attempt that made it."""
-    rows = rows[rows["step"] <= steps]
-    return rows[rows["attempt"] == rows.groupby("step")["attempt"].transform("last")]
+    return of_last_attempts(rows[rows["step"] <= steps])
 
 
 def compare_histories(stored: pd.DataFrame, again: pd.DataFrame) -> dict[str, Any]:

@@ -278,3 +278,21 @@ def test_a_run_s_change_has_an_interval_and_what_it_could_have_shown(experiment:
     assert change.method == "t interval over batch means of one run's steps"
     assert findings["shaped-s1/reward/final"].low is None
     assert findings["shaped/reward/change"].detectable is None  # three equal seeds: no spread
+
+
+def test_points_of_training_are_shares_of_each_runs_own_steps(experiment: Experiment) -> None:
+    rewards = {step: step / 100 for step in range(1, 41)}
+    long, short, dead = (Run("shaped", 1, target=40, steps=40), Run("shaped", 2), Run("shaped", 3, steps=8, finished=False, failure="bug"))
+    for run in (long, short, dead):
+        run.cells = {"reward": {step: rewards[step] for step in range(1, run.steps + 1)}}
+    findings, _ = experiment([long, short, dead], points=("reward",), claims=())
+    at = {run.name: [findings[f"{run.name}/reward/at-{share}"] for share in (25, 50, 75)] for run in (long, short, dead)}
+    assert [finding.window for finding in at["shaped-s1"]] == ["steps 9-12", "steps 19-22", "steps 29-32"]
+    assert [finding.value for finding in at["shaped-s1"]] == pytest.approx([0.105, 0.205, 0.305])
+    assert [finding.value for finding in at["shaped-s2"]] == pytest.approx([0.055, 0.105, 0.155])
+    assert [finding.value for finding in at["shaped-s3"]] == [pytest.approx(0.055), None, None]
+    assert at["shaped-s3"][1].reason == "the log ends at step 8"
+    mean = findings["shaped/reward/at-50"]
+    assert (mean.value, mean.window, mean.n) == (pytest.approx(0.155), "windows differ between runs", 2)
+    assert "about 50% of the way" in mean.says
+    assert not any(id_.endswith("/at-50") for id_ in findings if "/reward/" not in id_)  # of what the card names alone

@@ -13,8 +13,8 @@ from run_from import read_history
 from synthetic import write_completions, write_evaluation, write_history
 
 from stages.analyse.cells import NOT_FINITE, NULL, NonFinite
-from stages.analyse.evidence import read_evaluation
 from stages.analyse.frames import Resume, Run
+from stages.analyse.load import read_evaluation
 from stages.analyse.outcomes import rows
 from stages.analyse.signals import first_above
 from stages.contracts.artifact import ArtifactError

@@ -246,7 +246,7 @@ def _get(address: str, host: str | None = None) -> str:
 
 
 def _wait(address: str, words: str, *, is_there: bool = True) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300  # a loaded machine takes a minute to write a page
     while (words in _get(address)) is not is_there:
         assert time.monotonic() < until, words
         time.sleep(0.5)

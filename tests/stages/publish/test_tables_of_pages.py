@@ -57,6 +57,21 @@ def seed_rows(markup: str, condition: str) -> dict[str, list[str]]:
     return rows(markup.split(f'id="seeds-{condition}"')[1].split("</tbody>")[0])
 
 
+def test_a_column_of_five_points_of_training_has_a_passport_for_each(project: Path) -> None:
+    folder = build(project, Tables(seeds=("reward points",), conditions=("reward points",)), points=("reward",))
+    run = read(ConcludeCard, folder.conclude_card).runs[0]
+    history = pq.read_table(folder.run(run.name).history).to_pandas()
+    rewards = history[history["metric"] == "reward"].set_index("step")["value"]
+    windows = [(1, 2), (5, 6), (10, 11), (15, 16), (19, 20)]  # of 20 steps, a tenth each
+    printed = [f"{rewards.loc[first:last].mean():.2f}" for first, last in windows]
+    cell = seed_rows(section(folder, "Seeds"), "shaped")["1"][0]
+    assert cell == " → ".join(printed)
+    ids = re.findall(r'data-finding="(shaped-s1/reward/[^"]*)"', section(folder, "Seeds"))
+    assert ids == [f"shaped-s1/reward/{point}" for point in ("initial", "at-25", "at-50", "at-75", "final")]
+    assert "tenths about 25, 50 and 75% of the way" in section(folder, "Seeds")
+    assert rows(section(folder, "Conditions"))["shaped treatment, reward shaped"][0].count("→") == 4
+
+
 def test_the_usual_columns_have_one_value_a_cell_and_none_is_empty(project: Path) -> None:
     folder = build(project)
     conditions, seeds = section(folder, "Conditions"), section(folder, "Seeds")
