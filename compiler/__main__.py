@@ -92,7 +92,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         if options.command not in ("new", "schema"):
             in_project()
-        if options.command in ("check", "compile", "plan", "verify", "rescore", "replay"):  # what they say rests on the project's files
+        # what these say rests on the project's files
+        if options.command in ("check", "compile", "plan", "run", "verify", "rescore", "replay"):
             from compiler.commands import stand_ins
 
             stand_ins.reject()

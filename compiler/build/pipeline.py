@@ -18,6 +18,8 @@ from stages.contracts.names import SLUG_CHARS, slug
 
 SPECS = Path("specs")
 LIVE = SPECS / "pipeline.yaml"
+MACHINES = SPECS / "machines.yaml"
+"""Where runs run: `octavo run --on`."""
 _START = "octavo new <experiment>"
 
 
@@ -68,7 +70,7 @@ def live(inputs: Inputs) -> list[Reference]:
 
 def everything() -> list[Reference]:
     """Every spec in specs/, without profiles."""
-    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in (LIVE, LOCK)]
+    return [Reference(path.stem, None, path) for path in sorted(SPECS.glob("*.yaml")) if path not in (LIVE, LOCK, MACHINES)]
 
 
 def every_spec() -> list[Reference]:

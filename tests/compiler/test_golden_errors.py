@@ -30,7 +30,8 @@ def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monk
     if "code_versions.jsonl" in case.files():
         monkeypatch.setenv(OTHER_VERSIONS, "code_versions.jsonl")
     monkeypatch.delenv("OCTAVO_LEAN_SERVER", raising=False)
-    monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")  # whatever this machine has
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # whatever this machine has
+    monkeypatch.setenv("OCTAVO_LEAN", "no-such-lean")
     for path, content in case.files().items():
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(content)

@@ -1,0 +1,94 @@
+"""Slots of this machine: its GPUs, or cores for runs without GPUs. Each is a file that is locked while a run has it.
+
+The files lie in a folder of the user's, not in a project: every `octavo run` on the machine, of any project, shares the slots. A lock is
+held by the open file, so it is free the moment the last process of a run has ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.problems import Rejected, problem
+
+FOLDER = "OCTAVO_SLOTS"
+"""Environment variable with another folder for the locks."""
+THREADS = "OMP_NUM_THREADS"
+_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """`name` is that of its lock, the same for all who see it; `device` what CUDA_VISIBLE_DEVICES calls it, "" for a core."""
+
+    name: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A slot that this process has. `descriptor` is of the locked file."""
+
+    slot: Slot
+    descriptor: int
+
+    def give_back(self) -> None:
+        """Free here; a run that was started with it has it until its processes end."""
+        os.close(self.descriptor)
+
+
+def gpus() -> list[Slot]:
+    """GPUs that this process may use: those of CUDA_VISIBLE_DEVICES, else all that nvidia-smi names."""
+    try:
+        asked = subprocess.run(_NVIDIA_SMI, capture_output=True, text=True, timeout=60)
+        lines = asked.stdout.splitlines() if asked.returncode == 0 else []
+    except (OSError, subprocess.TimeoutExpired):
+        lines = []
+    names = {index: uuid for index, _, uuid in (line.partition(", ") for line in lines) if uuid}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = list(names) if visible is None else [device.strip() for device in visible.split(",") if device.strip()]
+    return [Slot(f"gpu-{names.get(device, device)}".replace("/", "-"), device) for device in devices]
+
+
+def cores(slots: int | None) -> list[Slot]:
+    """So many slots, or one for each core that this process may use; for several threads a run (OMP_NUM_THREADS) so many cores each."""
+    threads = os.environ.get(THREADS, "")
+    each = max(1, int(threads)) if threads.isdecimal() else 1
+    return [Slot(f"cpu-{number}", "") for number in range(slots or max(1, len(os.sched_getaffinity(0)) // each))]
+
+
+def take(slots: list[Slot], count: int) -> list[Lease]:
+    """`count` of these that are free; [] when so many are not. Raises Rejected E502 when the folder of the locks is no safe place."""
+    folder = _folder()
+    leases: list[Lease] = []
+    for slot in slots:
+        if len(leases) == count:
+            break
+        descriptor = os.open(folder / slot.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leases.append(Lease(slot, descriptor))
+        except BlockingIOError:
+            os.close(descriptor)
+    if len(leases) < count:
+        for lease in leases:
+            lease.give_back()
+        return []
+    return leases
+
+
+def _folder() -> Path:
+    folder = Path(os.environ.get(FOLDER) or f"{tempfile.gettempdir()}/octavo-slots-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise Rejected([problem("E502.slots", folder=folder, reason=error.strerror or error, variable=FOLDER)]) from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise Rejected([problem("E502.slots", folder=folder, reason="it is no folder of yours", variable=FOLDER)])
+    return folder
