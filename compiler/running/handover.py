@@ -2,7 +2,7 @@
 
 From then on any `dvc repro` with the same command and inputs takes it from there ("cached - skipping run"), and one that empties the run's
 folder in between loses nothing. No dvc.lock is written: both caches are addressed by content, and entries appear by a rename, so any number
-of workers may do this at once. These are inner parts of DVC, the same in 3.60 to 3.67; tests/e2e/test_run.py holds them.
+of workers may do this at once. These are inner parts of DVC, the same in 3.60 to 3.67; tests/e2e/test_side_by_side.py holds them.
 """
 
 from __future__ import annotations
