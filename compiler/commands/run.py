@@ -10,4 +10,4 @@ from compiler.running.launch import launch
 
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """See `launch`. Raises Rejected."""
-    return launch(options.specs, options.on, inputs)
+    return launch(options.specs, options.on, inputs, wait=options.wait)

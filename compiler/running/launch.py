@@ -11,70 +11,77 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.problems import Rejected, problem
 from compiler.running.batch import JOBS, Batch, keep
-from compiler.running.local import Interrupted, Local, repro
+from compiler.running.local import Interrupted, Local
 from compiler.running.machines import Machine, settings
+from compiler.running.slurm import Slurm
+from compiler.running.slurm_commands import SlurmMachine
 from compiler.running.tasks import due, freeze, missing
 from compiler.running.worker import STOPPED
 from stages.contracts.artifact import now
 from stages.contracts.files import open_append
 from stages.contracts.layout import RUNS
 
-MACHINES: dict[str, type[Machine]] = {"local": Local}
-"""Kind -> class. It is made from the name and the keys of the machine."""
 
-
-def machine(name: str | None, inputs: Inputs) -> Machine:
-    """The named machine, or the default. Raises Rejected E501."""
+def machine(name: str | None, inputs: Inputs, typed: Sequence[str] = (), wait: bool = False) -> Machine:
+    """The named machine, or the default. `typed`: experiments as `octavo run` got them; `wait`: whether it stays until all is done. Raises
+    Rejected E501."""
     called, keys = settings(name, inputs)
-    return MACHINES[keys.kind](called, keys)  # type: ignore[call-arg]
+    return Slurm(called, keys, typed, wait) if isinstance(keys, SlurmMachine) else Local(called, keys)
 
 
-def launch(names: Sequence[str], on: str | None, inputs: Inputs) -> int:
-    """Exit code: 0 when all is up to date, or jobs will see to it; 1 when runs are missing; that of DVC; 130 when we were stopped."""
+def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool = False, goes_on: bool = False) -> int:
+    """Exit code: 0 when all is up to date, or jobs will see to it; 1 when runs are missing; that of DVC; 130 when we were stopped.
+    `goes_on`: called by a job of the machine's, maybe before the call that submitted it has ended."""
     references = [named(name) for name in names] or live(inputs)
     experiments = [reference.name for reference in references]
-    place = machine(on, inputs)
-    with _claimed(experiments):
+    place = machine(on, inputs, names, wait)
+    with _claimed(experiments, goes_on):
         work = due(references, inputs)
-        place.check([task for each in work.tasks.values() for task in each])
+        place.check(work.tasks)
         work.require_compiled(experiments)
         if work.before:
-            if not place.prepare(work.before, experiments):
+            if not place.prepare(work.before, experiments, work.on_gpu):
                 return 0
             work = due(references, Inputs())
             if work.before:
                 raise Rejected([problem("E502.before", folder=next(iter(work.before)), stages=next(iter(work.before.values())))])
-        tasks = [task for each in work.tasks.values() for task in each]
-        if tasks:
-            common = {"machine": place.name, "made": now(), "code": freeze()}
-            batches = [Batch(experiment=name, tasks=own, **common) for name, own in work.tasks.items() if own]
-            for batch in batches:
-                keep(batch)
-            try:
-                if not place.submit(batches):
-                    return 0
-            except Interrupted:
-                print(f"stopped; octavo run {' '.join(names)} goes on from here", file=sys.stderr)
-                return STOPPED
-            work = due(references, Inputs())
-        whole = [name for name in experiments if not work.tasks.get(name)]
-        absent = missing(experiments, work)
-        done = 0
-        if whole:
-            done = repro(targets=[f"{RUNS}/{name}/dvc.yaml" for name in whole] if names or absent else [])
-        if absent:
-            print(f"not there: {absent}\n  octavo run {' '.join(names)} tries them again", file=sys.stderr)
-        return done or int(bool(absent))
+        code = freeze() if any(work.tasks.values()) else ""
+        batches = [Batch(experiment=name, machine=place.name, made=now(), code=code, tasks=own) for name, own in work.tasks.items() if own]
+        for batch in batches:
+            keep(batch)
+        try:
+            if not place.submit(batches, experiments, work.on_gpu):
+                return 0
+        except Interrupted:
+            print(f"stopped; octavo run {' '.join(names)} goes on from here", file=sys.stderr)
+            return STOPPED
+        return finish(names, place)
+
+
+def finish(names: Sequence[str], place: Machine) -> int:
+    """Let DVC do the rest on a machine, of experiments that have all their runs: it would train a missing one, which is named instead."""
+    inputs = Inputs()
+    references = [named(name) for name in names] or live(inputs)
+    experiments = [reference.name for reference in references]
+    work = due(references, inputs)
+    whole = [name for name in experiments if not work.tasks.get(name)]
+    absent = missing(experiments, work)
+    done = 0
+    if whole:
+        done = place.finish([f"{RUNS}/{name}/dvc.yaml" for name in whole] if names or absent else [], whole, work.on_gpu)
+    if absent:
+        print(f"not there: {absent}\n  octavo run {' '.join(names)} tries them again", file=sys.stderr)
+    return done or int(bool(absent))
 
 
 @contextlib.contextmanager
-def _claimed(experiments: Sequence[str]) -> Iterator[None]:
+def _claimed(experiments: Sequence[str], waits: bool) -> Iterator[None]:
     """Only one `octavo run` of this machine sees to an experiment. Raises Rejected E502."""
     with contextlib.ExitStack() as stack:
         for name in experiments:
             stream = stack.enter_context(open_append(JOBS / name / "run.lock"))
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(stream, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             except BlockingIOError:
                 raise Rejected([problem("E502.busy", name=name)]) from None
         yield

@@ -16,14 +16,12 @@ from compiler.running.batch import Batch, Task, batch_file, state
 from compiler.running.machines import LocalMachine
 from compiler.running.schedule import longest_first
 from compiler.running.slots import Lease, Slot, cores, gpus, take
-from compiler.running.worker import HANDLED, KEPT, SLOT, STOPPED, end_with
+from compiler.running.worker import CRASHES, HANDLED, KEPT, SLOT, STOPPED, end_with
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.train.attempts import holder
 
 KILLED_AGAIN = 2
 """Most times that a task whose processes were killed, by nobody of ours, begins again."""
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-"""Signals that a process brings upon itself: it would again."""
 LOOK_SECONDS = 0.2
 
 
@@ -54,8 +52,8 @@ class Local:
         """GPUs, or what runs without GPUs share."""
         return gpus() if on_gpu else cores(self.settings.slots)
 
-    def check(self, tasks: Sequence[Task]) -> None:
-        wanted = max((task.gpus for task in tasks), default=0)
+    def check(self, work: Mapping[str, Sequence[Task]]) -> None:
+        wanted = max((task.gpus for tasks in work.values() for task in tasks), default=0)
         here = len(gpus()) if wanted else 0
         if wanted > here:
             raise Rejected([problem("E502", gpus=wanted, here=here or "none")])
@@ -63,13 +61,16 @@ class Local:
     def capacity(self, gpus: int) -> int | None:
         return len(self.slots(gpus > 0)) // max(1, gpus)
 
-    def prepare(self, stages: Mapping[str, Sequence[str]], names: Sequence[str]) -> bool:
+    def prepare(self, stages: Mapping[str, Sequence[str]], names: Sequence[str], on_gpu: bool) -> bool:
         for folder, targets in stages.items():
             if repro("--cd", folder, targets=targets):
                 raise Rejected([problem("E502.before", folder=folder, stages=list(targets))])
         return True
 
-    def submit(self, batches: Sequence[Batch]) -> bool:
+    def finish(self, targets: Sequence[str], names: Sequence[str], on_gpu: bool) -> int:
+        return repro(targets=targets)
+
+    def submit(self, batches: Sequence[Batch], names: Sequence[str], on_gpu: bool) -> bool:
         """Raises Interrupted when a signal came: what ran has ended in order then."""
         jobs = [_Job(batch, index, task) for batch in batches for index, task in enumerate(batch.tasks)]
         waiting = [jobs[index] for index in longest_first([(job.task.hours, job.task.gpus) for job in jobs])]

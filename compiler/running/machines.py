@@ -11,11 +11,12 @@ writes dvc.lock. A machine only starts, counts and ends workers:
     capacity  how many tasks of so many GPUs it runs at once
     prepare   bring stages up to date that runs wait for
     submit    start the tasks of batches, the longest first
+    finish    let DVC do the rest: evaluation, analysis, pages
     states    what its queue knows of tasks that have not ended
     cancel    end tasks, or take them out of the queue
 
 `prepare` and `submit` return True when all of it has been done here and now. They return False when jobs will do it without this process:
-then a job of theirs calls `octavo run` again. A batch names its machine, so `octavo jobs` and `octavo cancel` ask the right one.
+then a job of theirs goes on. A batch names its machine, so `octavo jobs` and `octavo cancel` ask the right one.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from compiler.build.pipeline import MACHINES
 from compiler.document.validate import validated
 from compiler.problems import Rejected, problem, unknown
 from compiler.running.batch import Batch, Task
+from compiler.running.slurm_commands import SlurmMachine
 from stages.contracts.artifact import Section
 
 HERE = "local"
@@ -45,7 +47,7 @@ class LocalMachine(Section):
     slots: int | None = Field(None, ge=1, le=1024, description="Runs without GPUs side by side; not given: one a core.")
 
 
-KINDS: dict[str, type[Section]] = {"local": LocalMachine}
+KINDS: dict[str, type[Section]] = {"local": LocalMachine, "slurm": SlurmMachine}
 """Kind -> keys of a machine of that kind in `specs/machines.yaml`. `launch.py` knows which class carries each out."""
 
 
@@ -55,17 +57,20 @@ class Machine(Protocol):
     name: str
     """In `specs/machines.yaml`."""
 
-    def check(self, tasks: Sequence[Task]) -> None:
-        """Raises Rejected when one of the tasks can never run here."""
+    def check(self, work: Mapping[str, Sequence[Task]]) -> None:
+        """Raises Rejected when one of the tasks (by experiment) can never run here, or jobs of an experiment go on."""
 
     def capacity(self, gpus: int) -> int | None:
         """Most tasks of so many GPUs each that run at once; None: unknown."""
 
-    def prepare(self, stages: Mapping[str, Sequence[str]], names: Sequence[str]) -> bool:
+    def prepare(self, stages: Mapping[str, Sequence[str]], names: Sequence[str], on_gpu: bool) -> bool:
         """Bring `stages` (folder of a dvc.yaml -> names in it) up to date, before `names` of experiments are run. Raises Rejected E502."""
 
-    def submit(self, batches: Sequence[Batch]) -> bool:
-        """Start the tasks of batches that are written already."""
+    def submit(self, batches: Sequence[Batch], names: Sequence[str], on_gpu: bool) -> bool:
+        """Start the tasks of batches that are written already; none, when only the rest is to be done for these experiments."""
+
+    def finish(self, targets: Sequence[str], names: Sequence[str], on_gpu: bool) -> int:
+        """Exit code of `dvc repro` of these targets, which belong to these experiments."""
 
     def states(self, batch: Batch) -> Mapping[str, str]:
         """Run -> word of the queue, such as `waiting` or `pending`, for each task that has not ended."""

@@ -30,11 +30,13 @@ _DUE = ("runs", "may_run")
 @dataclass(frozen=True)
 class Work:
     """What is due of some experiments. `before`: folder of a dvc.yaml -> stages that runs wait for. `tasks`: experiment -> its tasks,
-    which may change with what those stages write. `differing`: generated files that are not on disk as the specs say."""
+    which may change with what those stages write. `differing`: generated files that are not on disk as the specs say. `on_gpu`: whether one
+    of the experiments wants a GPU."""
 
     before: dict[str, list[str]]
     tasks: dict[str, tuple[Task, ...]]
     differing: tuple[str, ...]
+    on_gpu: bool
 
     def require_compiled(self, names: Sequence[str]) -> None:
         """Raises Rejected E402 when files on disk are not what the specs of these experiments say."""
@@ -67,7 +69,8 @@ def due(references: Sequence[Reference], inputs: Inputs) -> Work:
                 stages = before.setdefault(Path(status.pipeline).parent.as_posix(), [])
                 stages += [status.stage.name] if status.stage.name not in stages else []
         tasks[each.experiment.name] = tuple(_task(run, steps, files, each) for run, steps in runs.items())
-    return Work(before, tasks, tuple(compare(texts.files, texts.once).differing))
+    on_gpu = any(each.experiment.spec.resources.gpus for each in compiled)
+    return Work(before, tasks, tuple(compare(texts.files, texts.once).differing), on_gpu)
 
 
 def _run(status: Status) -> Path | None:

@@ -26,12 +26,15 @@ from compiler.lock.files import Cache, Files
 from compiler.running.batch import Batch, Step, Task, WorkerState
 from stages.contracts.artifact import now, read, write
 from stages.contracts.files import open_append
+from stages.train.environment import cluster_job
 
 SLOT, KEPT = "OCTAVO_SLOT", "OCTAVO_KEPT"
 """In a worker's environment: its GPUs or slot, for people; and file descriptors with locks, which its stages hold too until they end."""
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STOPPED = 130
 """Exit code of what a signal has stopped in order."""
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+"""Signals that a process brings upon itself: it would again."""
 
 
 class Worker:
@@ -41,6 +44,7 @@ class Worker:
         self.batch, self.task = batch, task
         self.child: subprocess.Popen[bytes] | None = None
         self.is_told = False
+        self.why = ""
         self.lock = open_append(batch.folder / f"{task.run}.lock")
 
     def run(self) -> int:
@@ -53,6 +57,7 @@ class Worker:
             pid=process.pid,
             created=process.create_time(),
             host=platform.node(),
+            job=cluster_job(),
             devices=os.environ.get(SLOT),
             began=now(),
             step=self.task.steps[0].stage,
@@ -65,9 +70,14 @@ class Worker:
             if code:
                 break
         if self.is_told and code:
-            why = "cancelled" if self.batch.cancelled(self.task.run).exists() else "stopped"
+            why = self.why_told()
+        self.why = why
         write(self.batch.state(self.task.run), state.model_copy(update={"ended": now(), "code": code, "why": why}))
         return code if code >= 0 else 128 - code
+
+    def why_told(self) -> str:
+        """Why a signal came, in a word or two."""
+        return "cancelled" if self.batch.cancelled(self.task.run).exists() else "stopped"
 
     def _step(self, step: Step) -> tuple[int, str]:
         """(exit code, why it is no 0)."""
