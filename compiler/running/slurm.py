@@ -19,7 +19,7 @@ from typing import ClassVar
 from compiler.problems import Rejected, problem
 from compiler.running.batch import JOBS, Batch, Task, batch_file, newest, state
 from compiler.running.local import repro
-from compiler.running.slurm_commands import SlurmMachine, array_size, cancel, most_gpus, queue, submit
+from compiler.running.slurm_commands import SlurmMachine, array_size, cancel, most_gpus, queue, require, submit
 from compiler.running.worker import CRASHES, STOPPED
 from stages.contracts.artifact import Artifact, Frozen, read, write
 from stages.contracts.files import make_folder
@@ -63,6 +63,7 @@ class Slurm:
 
     def check(self, work: Mapping[str, Sequence[Task]]) -> None:
         """Raises Rejected E503, also when jobs of an earlier call go on."""
+        require("sbatch")
         for name in work:
             if queue(_submission(name).jobs).keys() - {os.environ.get("SLURM_JOB_ID")}:  # our own is the one that made what runs wait for
                 raise Rejected([problem("E503.live", name=name)])

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -38,7 +38,7 @@ class SlurmMachine(Section):
     memory: int | None = Field(None, ge=1, json_schema_extra={"unit": "B"}, description="Main memory of a run: `sbatch --mem`.")
     gres: str = Field("gpu", pattern=r"^[A-Za-z0-9_:.-]+$", description="What `sbatch --gres` calls a GPU, such as `gpu:h100`.")
     setup: tuple[str, ...] = Field((), description="Lines of shell before a run, such as `module load cuda/12.8`.")
-    options: tuple[str, ...] = Field((), description="Handed to `sbatch` as they are, such as `--constraint=h100`.")
+    options: tuple[Annotated[str, Field(pattern="^--[a-z]")], ...] = Field((), description="Handed to `sbatch` as they are, such as `--constraint=h100`.")
 
 
 def submit(machine: SlurmMachine, name: str, lines: Sequence[str], gpus: int, extra: Iterable[str]) -> str:
@@ -99,10 +99,15 @@ def facts(job: str) -> Mapping[str, str]:
     return dict(word.split("=", 1) for word in ask("scontrol", "show", "job", "-o", job).stdout.split() if "=" in word)
 
 
+def require(command: str) -> None:
+    """Raises Rejected E503 when this machine does not have one of Slurm's commands."""
+    if shutil.which(command) is None:
+        raise Rejected([problem("E503", command=command)])
+
+
 def ask(*command: str, script: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run one of Slurm's commands. Raises Rejected E503 when this machine does not have it."""
-    if shutil.which(command[0]) is None:
-        raise Rejected([problem("E503", command=command[0])])
+    require(command[0])
     environment = {**os.environ, "LC_ALL": "C"}
     if "SLURM_JOB_ID" in environment:  # a job that submits others must not hand its own place on to them
         environment = {name: value for name, value in environment.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}

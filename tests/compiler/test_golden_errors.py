@@ -35,6 +35,9 @@ def test_message(name: str, work: Path, capsys: pytest.CaptureFixture[str], monk
     for path, content in case.files().items():
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_bytes(content)
+        if path.startswith("bin/"):  # all programs that there are
+            (work / path).chmod(0o755)
+            monkeypatch.setenv("PATH", str(work / "bin"))
     if (absent := case.text("without")) is not None:
         (work / absent.strip()).unlink()
     if (committed := case.text("committed")) is not None:

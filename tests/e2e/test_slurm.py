@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psutil
 import pytest
 from side_by_side import RUNS, Few, make, wait_for
 from slurm import Cluster, Unavailable, start
@@ -35,3 +36,34 @@ def test_an_array_leaves_the_lock_of_a_sequential_repro(cluster: Cluster, tmp_pa
     wait_for(lambda: not cluster.jobs(), 300)
     assert few.ends() == {run: ["finished"] for run in RUNS}
     few.require_whole()
+
+
+def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_reported(cluster: Cluster, tmp_path):
+    few = project(tmp_path / "project", 1.0)
+    few.octavo("run", "few", "--on", "cluster")
+    assert "E503" in few.octavo("run", "few", "--on", "cluster", code=1), "nothing is submitted twice"
+    wait_for(lambda: len(training(few)) == 3, 300)
+    preempted, cancelled, lost = training(few)
+    jobs = cluster.jobs()
+    node = jobs[few.state(preempted)["job"]][1]
+    cluster.call("sbatch", "--partition=urgent", f"--nodelist={node}", "--gres=gpu:1", "--output=/dev/null", "--wrap=true")
+    few.octavo("cancel", "few", cancelled)
+    cluster.lose_node(jobs[few.state(lost)["job"]][1])
+    wait_for(lambda: len(few.ends()) > 3 and any(run not in (preempted, cancelled, lost) for run in training(few)), 300)
+    killed = next(run for run in training(few) if run not in (preempted, cancelled, lost))
+    psutil.Process(few.state(killed)["pid"]).children()[0].kill()  # the stage alone
+    wait_for(lambda: not cluster.jobs(), 540)
+    ends = few.ends()
+    assert ends[preempted] == ["interrupted", "finished"] and ends[cancelled] == ["interrupted"]
+    assert ends[lost] == ["killed", "finished"] and ends[killed] == ["killed", "finished"]
+    assert few.state(cancelled)["why"] == "cancelled"
+    assert "train-" not in few.lock(), "dvc repro would train the cancelled run, so the rest waits"
+    few.octavo("run", "few", "--on", "cluster")
+    wait_for(lambda: not cluster.jobs(), 540)
+    assert few.ends()[cancelled] == ["interrupted", "finished"]
+    few.require_whole()
+
+
+def training(few: Few) -> list[str]:
+    """Runs whose program has logged a step in an attempt that goes on."""
+    return [run for run, ends in few.ends().items() if ends[-1] == "killed" and few.steps(run) > 1]
