@@ -19,6 +19,7 @@ from stages.contracts.artifact import Section
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
 _NAME = r"^[^-\s]\S*$"
+_Option = Annotated[str, Field(pattern="^--[a-z]")]
 
 
 class SlurmMachine(Section):
@@ -38,7 +39,7 @@ class SlurmMachine(Section):
     memory: int | None = Field(None, ge=1, json_schema_extra={"unit": "B"}, description="Main memory of a run: `sbatch --mem`.")
     gres: str = Field("gpu", pattern=r"^[A-Za-z0-9_:.-]+$", description="What `sbatch --gres` calls a GPU, such as `gpu:h100`.")
     setup: tuple[str, ...] = Field((), description="Lines of shell before a run, such as `module load cuda/12.8`.")
-    options: tuple[Annotated[str, Field(pattern="^--[a-z]")], ...] = Field((), description="Handed to `sbatch` as they are, such as `--constraint=h100`.")
+    options: tuple[_Option, ...] = Field((), description="Handed to `sbatch` as they are, such as `--constraint=h100`.")
 
 
 def submit(machine: SlurmMachine, name: str, lines: Sequence[str], gpus: int, extra: Iterable[str]) -> str:

@@ -47,7 +47,7 @@ def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_rep
     jobs = cluster.jobs()
     node = jobs[few.state(preempted)["job"]][1]
     cluster.call("sbatch", "--partition=urgent", f"--nodelist={node}", "--gres=gpu:1", "--output=/dev/null", "--wrap=true")
-    few.octavo("cancel", "few", cancelled)
+    cluster.call("scancel", few.state(cancelled)["job"])
     cluster.lose_node(jobs[few.state(lost)["job"]][1])
     wait_for(lambda: len(few.ends()) > 3 and any(run not in (preempted, cancelled, lost) for run in training(few)), 300)
     killed = next(run for run in training(few) if run not in (preempted, cancelled, lost))
