@@ -172,7 +172,6 @@ class _TrainingCards:
         longest = max(getattr(setup.train, "max_completion_length", 1) for setup in self.expansion.setups)
         return EvaluateCard(
             experiment=self.experiment.name,
-            runs=tuple(run.name for run in self.expansion.runs),
             model=self._model(Adapter()),
             data=self._data(data),
             scores=tuple(use.card.model_copy(update=DECISIONS) for use in scores),  # what a gate would decide in a reward does not matter

@@ -139,8 +139,12 @@ class _Stages:
         if spec.evaluation and spec.data.evaluation:
             evaluations = [folder.untrained.evaluation, *self._of_runs(RUN.evaluation)]
             facts += [folder.evaluate_card, *evaluations, *([spec.data.evaluation.path] if spec.data.evaluation.path else [])]
-            watched = (folder.evaluate_card, spec.data.evaluation.path, model, *self._of_runs(RUN.adapter, RUN.outcome))
-            yield self._stage("train.evaluate", watched, evaluations, "shared evaluation of the untrained model and every run")
+            module, watched = "stages.train.evaluate", paths(folder.evaluate_card, spec.data.evaluation.path, model)
+            place, outs = folder.untrained.root.as_posix(), paths(folder.untrained.evaluation)
+            yield Stage("evaluate-untrained", module, (place,), watched, outs, "shared evaluation of the untrained model")
+            for run in self.expansion.runs:
+                own = (RUN.adapter, RUN.outcome)
+                yield self._run_stage("evaluate", run, module, own, watched, (RUN.evaluation,), "shared evaluation of ")
         yield from self._analysis((RUN.outcome, RUN.adapter), before, evaluations, facts)
 
     def outside(self) -> Iterator[Stage]:

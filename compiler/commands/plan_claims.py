@@ -102,7 +102,7 @@ def claims_at_risk(
             data = [date for run in (runs if edits else ()) if (date := first_data(_attempts(folder.run(run).attempts)))]
             if data:
                 why = [f"{words}, and it has data since {min(data)[:10]}: it becomes void" if words in edits else words for words in why]
-            if rule.metric.startswith("evaluation.") and "evaluate" in certain:
+            if rule.metric.startswith("evaluation.") and certain & {f"evaluate-{run}" for run in ("untrained", *runs)}:
                 why.append("the shared evaluation is made again")
             if rule.included_only and "screen" in certain and claim in (*verdicts, *declared):
                 why.append("which runs count is decided again")

@@ -39,7 +39,6 @@ class EvaluateCard(Sampling, Artifact):
     SCHEMA: ClassVar[str] = "octavo.evaluate_card/1"
 
     experiment: str
-    runs: tuple[str, ...]
     model: ModelRef
     data: DatasetRef
     scores: tuple[Gate, ...]

@@ -152,7 +152,7 @@ def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None,
     if experiment.evaluate:
         asked = experiment.evaluate.data
         yield from ((Path(path), asked.sha256, INPUT) for path in (asked.path,) if path)
-        yield folder.untrained.evaluation, None, "stage evaluate"
+        yield folder.untrained.evaluation, None, "stage evaluate-untrained"
     for run in experiment.runs:
         read = run.import_card.sources if run.import_card else (run.card.data,) if run.card else ()
         yield run.folder.import_card if run.import_card else run.folder.card, None, COMPILED
@@ -161,7 +161,7 @@ def _made_files(experiment: ExperimentFiles) -> Iterator[tuple[Path, str | None,
         for path in (run.folder.history, run.folder.completions, run.folder.imported, run.folder.outcome):
             yield path, None, by
         yield run.folder.attempts, None, "attempts"
-        yield run.folder.evaluation, None, "stage evaluate"
+        yield run.folder.evaluation, None, f"stage evaluate-{run.ref.name}"
         yield run.folder.health, None, "stage screen"
 
 

@@ -1,15 +1,18 @@
-"""Stage: the shared evaluation. Same prompts, same sampling, same scores for every run and for the untrained model.
+"""Stage: the shared evaluation of one run, or of the untrained model. Same prompts, same sampling, same scores for all of them.
 
-    python -m stages.train.evaluate runs/<experiment>
+    python -m stages.train.evaluate runs/<experiment>/<run>
+    python -m stages.train.evaluate runs/<experiment>/untrained
 
-One process for all runs, without TRL. A run whose adapter and card were evaluated before is copied from a cache, so that a new
-seed costs one evaluation.
+No TRL. Tables lie in a cache under all that they depend on, so a run whose adapter and card were evaluated before is copied from there.
+dvc runs the stages of an experiment one after another. Under dvc the process that has loaded the base model fills the cache for the
+other trained runs too: importing torch, transformers and PEFT costs more than a small evaluation.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,8 @@ from stages.contracts.artifact import digest, dump, read
 from stages.contracts.attempt import Outcome
 from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.expressions import Expression
-from stages.contracts.files import file_digest, make_folder
-from stages.contracts.layout import EVALUATIONS, ExperimentFolder
+from stages.contracts.files import file_digest, make_folder, read_json
+from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
@@ -33,40 +36,71 @@ MODULE = "stages.train.evaluate"
 
 
 def evaluate(folder: Path) -> None:
-    """Write evaluation.parquet of the untrained model and of every run; a run that did not finish gets an empty table."""
-    experiment = ExperimentFolder(folder)
+    """Write evaluation.parquet of a run or of the untrained model; a run that did not finish gets an empty table."""
+    run, experiment = RunFolder(folder), ExperimentFolder(folder.parent)
     card = open_card(EvaluateCard, experiment.evaluate_card, [MODULE], lambda card: gate_modules(card.scores))
     prepare(card.device)
     interrupts.install_handlers()
-    rows = read_rows(card.data)
-    identity = card_id(card)
-    content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
-    yardstick = digest(dump(card.model_copy(update={"runs": (), "experiment": ""})) + content)
-    models = _Models(card)
-    for run in (experiment.untrained, *(experiment.run(name) for name in card.runs)):
-        attempt, adapter = "untrained", None
-        if run != experiment.untrained:
-            outcome = read(Outcome, run.outcome)
-            attempt, adapter = outcome.attempt, run.adapter
-            if not outcome.finished:
-                write_evaluation(run.evaluation, [], score_names(card), card_id=identity, attempt=attempt)
-                print_text(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed")
-                continue
-        key = digest("|".join([yardstick, run.name, attempt, file_digest(adapter) if adapter else ""]))[:32]
-        cached = EVALUATIONS / f"{key}.parquet"
-        if cached.exists():
-            make_folder(run.root)
-            shutil.copy2(cached, run.evaluation)
-        else:
+    evaluations = _Evaluations(experiment, card)
+    is_trained, attempt = evaluations.trained(run)
+    if not is_trained:
+        write_evaluation(run.evaluation, [], score_names(card), card_id=card_id(card), attempt=attempt)
+        print_text(f"{card.experiment} {run.name}: not evaluated, its latest attempt failed")
+        return
+    make_folder(run.root)
+    shutil.copy2(evaluations.table(run), run.evaluation)
+    if "DVC_STAGE" in os.environ and experiment.conclude_card.exists():  # elsewhere they may have processes of their own
+        runs = read_json(experiment.conclude_card)["runs"]
+        evaluations.fill([experiment.untrained, *(experiment.run(ref["name"]) for ref in runs)])
+
+
+class _Evaluations:
+    """Tables of an experiment's models in the cache. The base model is loaded once, when it is first needed."""
+
+    def __init__(self, experiment: ExperimentFolder, card: EvaluateCard) -> None:
+        self.experiment, self.card, self.models = experiment, card, _Models(card)
+        self.rows = read_rows(card.data)
+        content = card.model.revision if card.model.hub else file_digest(Path(card.model.path))
+        self.yardstick = digest(dump(card.model_copy(update={"experiment": ""})) + content)
+
+    def trained(self, run: RunFolder) -> tuple[bool, str]:
+        """(whether there is a model to evaluate, the attempt that trained it)."""
+        if run == self.experiment.untrained:
+            return True, "untrained"
+        outcome = read(Outcome, run.outcome)
+        return outcome.finished, outcome.attempt
+
+    def table(self, run: RunFolder) -> Path:
+        """The table of a model in the cache; evaluated where it is not there."""
+        card, words = self.card, "evaluated before"
+        while not (cached := self._place(run)).exists():
             # Every run draws its own samples. With one seed for all, two equal adapters would score exactly alike: the null control
             # would not move, and the interval over seeds would leave the sampling noise of the evaluation out.
             seed = int(digest(f"{card.seed}:{run.name}")[:8], 16)
-            table = _evaluated(card, rows, models.sample(adapter, rows, seed))
-            table = with_prompts(table, rows, card.data, card.model)
-            write_evaluation(run.evaluation, table, score_names(card), card_id=identity, attempt=attempt)
-            make_folder(cached.parent)
-            shutil.copy2(run.evaluation, cached)
-        print_text(f"{card.experiment} {run.name}: evaluated on {len(rows)} prompts x {card.samples}")
+            attempt, adapter = self.trained(run)[1], None if run == self.experiment.untrained else run.adapter
+            rows = _evaluated(card, self.rows, self.models.sample(adapter, self.rows, seed))
+            rows = with_prompts(rows, self.rows, card.data, card.model)
+            if self._place(run) == cached:  # else it was trained again meanwhile
+                write_evaluation(cached, rows, score_names(card), card_id=card_id(card), attempt=attempt)
+            words = f"evaluated on {len(self.rows)} prompts x {card.samples}"
+        print_text(f"{card.experiment} {run.name}: {words}")
+        return cached
+
+    def fill(self, runs: Iterable[RunFolder]) -> None:
+        """Where the base model is loaded, evaluate the trained ones that are not in the cache, for their own stages."""
+        for run in runs if self.models.base is not None else ():
+            try:
+                there = run == self.experiment.untrained or (run.outcome.exists() and self.trained(run)[0])
+                if there and not self._place(run).exists():
+                    self.table(run)
+            except Exception as error:  # whatever it is, its own stage raises it again
+                print_text(f"{self.card.experiment} {run.name}: left to its own stage ({type(error).__name__})")
+                return  # an adapter may be half on the base model
+
+    def _place(self, run: RunFolder) -> Path:
+        adapter = "" if run == self.experiment.untrained else file_digest(run.adapter)
+        key = digest("|".join([self.yardstick, run.name, self.trained(run)[1], adapter]))[:32]
+        return EVALUATIONS / f"{key}.parquet"
 
 
 class _Models:
@@ -124,4 +158,4 @@ def combined_score(when: Expression, completions: Sequence[Answer], scored: Scor
 
 
 if __name__ == "__main__":
-    main(evaluate, "python -m stages.train.evaluate runs/<experiment>")
+    main(evaluate, "python -m stages.train.evaluate runs/<experiment>/<run>")

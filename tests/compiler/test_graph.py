@@ -37,7 +37,11 @@ def test_the_stages_of_an_experiment(stages, spec, work):
     (work / "specs/example.md").write_text("words\n")
     listed = stages(spec)
     trained = [f"train-{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)]
-    assert list(listed) == ["preflight", *trained, "evaluate", "screen", "conclude", "draw", "page"]
+    evaluated = [name.replace("train-", "evaluate-") for name in trained]
+    assert list(listed) == ["preflight", *trained, "evaluate-untrained", *evaluated, "screen", "conclude", "draw", "page"]
+    for name in evaluated:  # another run changes nothing of it
+        own = {f"runs/example/{name.removeprefix('evaluate-')}/{file}" for file in ("adapter", "outcome.json")}
+        assert set(listed[name]["deps"]) - set(listed["evaluate-untrained"]["deps"]) == own
     paths = [path for stage in listed.values() for path in stage["deps"]]
     assert not [path for path in paths if path.endswith(("attempts.jsonl", "origins.json"))]
     for name in trained:  # nothing of analysis, publishing or words trains again

@@ -62,7 +62,7 @@ def test_files_are_named_data_folders_and_a_retry(work):
     assert reasons(planned(base="main"), "site") == [("file", "site changed: docs/more.md")]
     plan = planned()
     assert reasons(plan, "site") == [("file", "site changed")], "DVC keeps no list of a folder that no stage writes"
-    assert reasons(plan, "evaluate") == [("data", "data/heldout.jsonl changed")]
+    assert reasons(plan, "evaluate-zero-s2") == [("data", "data/heldout.jsonl changed")]
     assert reasons(plan, "train-shaped-s1") == [("retry", "a retry is due after attempt shaped-s1-a1")]
 
 
@@ -122,7 +122,8 @@ def test_new_and_removed_runs(work):
     (claim,) = experiment.claims
     assert (claim.claim, claim.verdict) == ("shaped-teaches", "supported")
     assert claim.why[:2] == ("shaped-s4, zero-s4 are new", "shaped-s3, zero-s3 are no longer runs")
-    assert "runs: new shaped-s4, zero-s4; gone shaped-s3, zero-s3" in [says for _, says in reasons(planned(), "evaluate")]
+    assert reasons(planned(), "evaluate-zero-s2") == [], "it asks nothing of other runs"
+    assert reasons(planned(), "evaluate-zero-s4") == [("new", "new: no earlier run to compare with")]
 
 
 def test_a_claim_is_at_risk_through_its_own_conditions_and_rule_only(work):
@@ -181,7 +182,7 @@ def test_another_revision_needs_no_outputs(work):
     assert reasons(plan, "train-zero-s1") == [("card", "train.learning_rate 0.001 -> 0.002 specs/example.yaml:37:78")]
     assert reasons(plan, "train-shaped-s1") == [("code", "code of train.rewards.format: version 1 -> 2: edited")]
     assert plan.experiments[0].new_runs == () and plan.experiments[0].cost.basis == "no history"
-    assert states(plan)["runs/example/dvc.yaml:evaluate"] == "may_run"
+    assert states(plan)["runs/example/dvc.yaml:evaluate-zero-s1"] == "may_run"
     assert plan.experiments[0].claims[0].verdict is None
     assert set(states(planned(base="HEAD")).values()) == {"stays"}
     assert not Path("runs").exists(), "a plan writes nothing"

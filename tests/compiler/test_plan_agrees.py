@@ -12,6 +12,7 @@ from plan_project import compiles, edit, judge_code, planned, repro, states, sta
 
 SPEC = "specs/example.yaml"
 ALL = {f"{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)}
+EVALUATED = {"evaluate-untrained", *(f"evaluate-{run}" for run in ALL)}
 SHAPED = {"shaped-s1", "shaped-s2", "shaped-s3"}
 TRAIN = "runs/example/dvc.yaml:train-"
 
@@ -104,23 +105,23 @@ EDITS: dict[str, tuple[Callable[[], None], set[str], set[str]]] = {
     "new seed": (
         spec("seeds: [1, 2, 3]", "seeds: [1, 2, 3, 4]"),
         {"shaped-s4", "zero-s4"},
-        {"evaluate", "screen", "conclude", "draw", "page", "complete"},
+        {"evaluate-shaped-s4", "evaluate-zero-s4", "screen", "conclude", "draw", "page", "complete"},
     ),
-    "removed seed": (lambda: fewer_seeds(), set(), {"evaluate", "screen", "conclude", "draw", "page"}),
+    "removed seed": (lambda: fewer_seeds(), set(), {"screen", "conclude", "draw", "page"}),
     "new condition": (
         spec("  zero: {", "  half: {reward: {constant: 0.5}, role: control}\n  zero: {"),
         {"half-s1", "half-s2", "half-s3"},
-        {"preflight", "evaluate", "screen", "conclude", "draw", "page", "complete"},
+        {"preflight", "evaluate-half-s1", "evaluate-half-s3", "screen", "conclude", "draw", "page", "complete"},
     ),
     "a row of the training data": (other("data/train.jsonl", '"row-2"', '"row-two"'), ALL, {"preflight"}),
     "data touched": (touch, set(), set()),
-    "a row of the evaluation data": (other("data/heldout.jsonl", '"row-22"', '"row-b"'), set(), {"evaluate"}),
-    "rows of the evaluation": (spec("rows: 4", "rows: 3"), set(), {"evaluate", "page"}),
-    "samples of the evaluation": (spec("samples: 2", "samples: 3"), set(), {"evaluate", "page"}),
+    "a row of the evaluation data": (other("data/heldout.jsonl", '"row-22"', '"row-b"'), set(), EVALUATED),
+    "rows of the evaluation": (spec("rows: 4", "rows: 3"), set(), EVALUATED | {"page"}),
+    "samples of the evaluation": (spec("samples: 2", "samples: 3"), set(), EVALUATED | {"page"}),
     "health bound": (spec("below: 50%", "below: 40%"), set(), {"screen"}),
     "preflight bound": (spec("preflight: {completions: 16}", "preflight: {completions: 32}"), set(), {"preflight", "page"}),
     "a reward's example": (spec('"import os", row: row-3', '"import sys", row: row-3'), set(), {"preflight", "page"}),
-    "base model": (other("specs/_models/tiny.yaml", "max_steps: 2", "max_steps: 3"), ALL, {"pretrain", "preflight", "evaluate"}),
+    "base model": (other("specs/_models/tiny.yaml", "max_steps: 2", "max_steps: 3"), ALL, {"pretrain", "preflight", "evaluate-untrained"}),
     "version of a library": (other("constraints.txt", "trl==1.16.0", "trl==1.16.1"), ALL, {"pretrain"}),
     "code of one condition's gate": (code(GATE), SHAPED, {"preflight"}),
     "comment in a stage": (other("stages/train/trl.py", "from __future__", "# words\nfrom __future__"), set(), set()),

@@ -389,7 +389,7 @@ def _evaluation(folder: ExperimentFolder, refs: tuple[RunRef, ...], hostile: str
     card = _train_card(folder, refs[0], CONDITIONS[0])
     path, scores = Path("data/heldout.jsonl"), ("format", "tests")
     data = DatasetRef(path=path.as_posix(), sha256=file_digest(path))
-    own = {"model": card.model, "runs": tuple(ref.name for ref in refs), "scores": card.reward.gates, "code": {"some.stage": "0" * 16}}
+    own = {"model": card.model, "scores": card.reward.gates, "code": {"some.stage": "0" * 16}}
     write(folder.evaluate_card, EvaluateCard(experiment=folder.name, data=data, max_completion_length=24, device="cpu", versions={}, **own))
     for subject, place in {"untrained": folder.untrained, **{ref.name: folder.run(ref.name) for ref in refs if ref.name != FAILED}}.items():
         cells = [(f"p{n // 2}", n % 2, "pass" if subject.startswith("shaped") and n // 2 % 2 else "fail") for n in range(12)]

@@ -48,7 +48,7 @@ the command that repairs it. All paths in files are relative to the project root
 | `<run>/history.parquet` | train | DVC | every metric of every step |
 | `<run>/completions.parquet` | train | DVC | every completion with what each gate said |
 | `<run>/adapter/` | train | DVC | the trained LoRA weights; empty when the run is not finished |
-| `<run>/evaluation.parquet` | evaluate | DVC | the shared evaluation; `untrained/` holds that of the base model |
+| `<run>/evaluation.parquet` | evaluate-<run> | DVC | the shared evaluation; `untrained/` holds that of the base model |
 | `<run>/health.json` | screen | DVC | signals, health gates, whether the run counts |
 | `preflight/` | preflight | DVC | each reward on completions of the untrained model, and permissions to train |
 | `analysis/*.card.json` | compiler | git | cards of evaluate, screen, conclude and draw |

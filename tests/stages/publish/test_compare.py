@@ -25,7 +25,6 @@ SHARE = "shaped/evaluation.tests.pass_share/final"
 GATES = tuple(Gate(name=name, kind="format", settings={}) for name in ("format", "tests"))
 EVALUATE = EvaluateCard(
     experiment="",
-    runs=(),
     model=ModelRef(base="m", path="m", revision="r"),
     data=DatasetRef(path="data/train.jsonl", sha256="0"),
     scores=GATES,

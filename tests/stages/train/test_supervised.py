@@ -84,7 +84,6 @@ def _evaluated(folder, base, run, monkeypatch):
     gate = Gate(name="said", kind="exact_match", settings={"column": "gold", "strip": True})
     card = EvaluateCard(
         experiment="small",
-        runs=(run.name,),
         model=ModelRef(base="tiny", path=str(base), revision="0", adapter=Adapter()),
         data=DatasetRef(path="data.jsonl", sha256=file_digest(folder / "data.jsonl")),
         scores=(gate,),
@@ -98,7 +97,8 @@ def _evaluated(folder, base, run, monkeypatch):
     )
     write(folder / "runs/small/analysis/evaluate.card.json", card)
     monkeypatch.chdir(folder)
-    evaluate(folder / "runs/small")
+    for model in (run.root, run.root.parent / "untrained"):
+        evaluate(model)
     tables = [pq.read_table(path / "evaluation.parquet").to_pylist() for path in (run.root, run.root.parent / "untrained")]
     assert [len(table) for table in tables] == [80, 80]
     written = ["".join(row["text"] for row in table) for table in tables]
