@@ -140,8 +140,8 @@ class _Stages:
             evaluations = [folder.untrained.evaluation, *self._of_runs(RUN.evaluation)]
             facts += [folder.evaluate_card, *evaluations, *([spec.data.evaluation.path] if spec.data.evaluation.path else [])]
             module, watched = "stages.train.evaluate", paths(folder.evaluate_card, spec.data.evaluation.path, model)
-            place, outs = folder.untrained.root.as_posix(), paths(folder.untrained.evaluation)
-            yield Stage("evaluate-untrained", module, (place,), watched, outs, "shared evaluation of the untrained model")
+            place, made = folder.untrained.root.as_posix(), paths(folder.untrained.evaluation)
+            yield Stage("evaluate-untrained", module, (place,), watched, made, "shared evaluation of the untrained model")
             for run in self.expansion.runs:
                 own = (RUN.adapter, RUN.outcome)
                 yield self._run_stage("evaluate", run, module, own, watched, (RUN.evaluation,), "shared evaluation of ")
