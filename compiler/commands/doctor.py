@@ -65,7 +65,7 @@ class Needs:
 def run(options: argparse.Namespace) -> int:
     """Print a line a check; 1 if something needed is missing."""
     needs = live_needs(options.specs)
-    lines = list(examine(needs))
+    lines = [*examine(needs), *(cluster(needs, options.on) if options.on else ())]
     if options.json:
         print(json.dumps({"live": needs.experiments, "lines": [asdict(line) for line in lines]}, indent=2))
     else:
@@ -265,6 +265,34 @@ def hub(needs: Needs) -> Iterator[Line]:
         is_absent = not snapshot.is_dir() or not any(snapshot.iterdir())
         fetch = f"hf download {name}{' --repo-type dataset' if kind == 'datasets' else ''} --revision {commit}"
         yield _line("hub cache", _first(offline=is_absent and is_offline, absent=is_absent), at=f"{name} at {commit[:12]}", fetch=fetch)
+
+
+def cluster(needs: Needs, name: str) -> Iterator[Line]:
+    """What a node of a machine sees, asked by a job of its queue."""
+    from compiler.build.inputs import Inputs
+    from compiler.problems import Rejected
+    from compiler.running.machines import settings
+    from compiler.running.slurm_commands import SlurmMachine
+    from compiler.running.slurm_node import node_facts
+
+    wanted = max((count for _, count, _ in needs.gpus), default=0)
+    try:
+        _, machine = settings(name, Inputs())
+        if not isinstance(machine, SlurmMachine):
+            yield _line("cluster", "here", name=name)
+            return
+        state, facts = node_facts(machine, wanted)
+    except Rejected as rejected:
+        first = rejected.diagnostics[0]
+        yield _line("cluster", "refused", name=name, problem=f"{first.code} {first.what}", repair=first.fix)
+        return
+    if state == "ok":
+        state = _first(
+            python=facts["python"] != platform.python_version(),
+            gpus=wanted and (facts["gpus"] or 0) < wanted,
+            alone=not facts["may_submit"],
+        )
+    yield _line("cluster", state, name=name, wanted=wanted, here=platform.python_version(), **facts)
 
 
 def _output(*command: str, seconds: float = 30) -> str | None:

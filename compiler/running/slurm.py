@@ -136,7 +136,8 @@ class Slurm:
         """Arrays of at most as many tasks as this Slurm takes."""
         batch = newest(name)
         assert batch is not None  # written before anything is submitted
-        size, parts = array_size(), []
+        size = array_size()
+        parts: list[Part] = []
         for offset in range(0, len(batch.tasks), size):
             chosen = [index for index in indices if offset <= index < offset + size]
             if not chosen:
@@ -144,6 +145,7 @@ class Slurm:
             at_once = f"%{self.settings.at_once}" if self.settings.at_once else ""
             extra = [f"--array={_ranges([index - offset for index in chosen])}{at_once}", f"--signal=B:TERM@{round(self.settings.grace)}"]
             extra += [f"--output={JOBS / name}/slurm-%A_%a.out"]
+            extra += [f"--dependency=afterany:{parts[-1].job}"] if parts and at_once else []  # the limit is one of each array
             worker = shlex.join([sys.executable, "-m", "compiler.running.slurm_job", "worker", batch_file(name).as_posix()])
             line = f'exec {worker} "$((SLURM_ARRAY_TASK_ID + {offset}))"'
             gpus = max(batch.tasks[index].gpus for index in chosen)

@@ -24,8 +24,10 @@ import psutil
 
 from compiler.lock.files import Cache, Files
 from compiler.running.batch import Batch, Step, Task, WorkerState
+from compiler.running.memory import kernel_kills, record_kill
 from stages.contracts.artifact import now, read, write
 from stages.contracts.files import open_append
+from stages.contracts.layout import RunFolder
 from stages.train.environment import cluster_job
 
 SLOT, KEPT = "OCTAVO_SLOT", "OCTAVO_KEPT"
@@ -93,7 +95,10 @@ class Worker:
         with open_append(self.batch.log(self.task.run)) as log:
             log.write(f"== {step.stage}, {now()}\n".encode())
             log.flush()
+            kills = kernel_kills()
             code = self._wait([sys.executable, "-m", step.module, *step.arguments], log.fileno(), self._environment())
+            if code == -signal.SIGKILL and kernel_kills() > kills:
+                return (code if record_kill(RunFolder(Path(step.arguments[0]))) else 1), "out of memory"
             if code:
                 return code, f"was killed by {signal.Signals(-code).name}" if code < 0 else ""
             command = [sys.executable, "-m", "compiler.running.handover", self._folder(), step.stage]

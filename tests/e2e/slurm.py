@@ -55,7 +55,7 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 """
 _PARTITIONS = """\
-PartitionName=gpu Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=60
+PartitionName=gpu Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 

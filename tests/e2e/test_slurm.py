@@ -8,7 +8,8 @@ from side_by_side import RUNS, Few, make, wait_for
 from slurm import Cluster, Unavailable, start
 
 MACHINES = """\
-cluster: {kind: slurm, partition: gpu, time: 10m, grace: 30s, options: ["--gres=gpu:1"]}
+cluster: {kind: slurm, partition: gpu, time: 10m, grace: 30s, at_once: 3, options: ["--gres=gpu:1"]}
+elsewhere: {kind: slurm, partition: nowhere}
 """
 
 
@@ -30,16 +31,20 @@ def project(root, seconds: float) -> Few:
     return few
 
 
-def test_an_array_leaves_the_lock_of_a_sequential_repro(cluster: Cluster, tmp_path):
+def test_all_goes_on_from_a_login_node_whose_cluster_takes_no_jobs_of_jobs(cluster: Cluster, tmp_path):
     few = project(tmp_path / "project", 0.0)
-    assert "submitted 6 runs" in few.octavo("run", "few", "--on", "cluster")
-    wait_for(lambda: not cluster.jobs(), 300)
+    refused = few.octavo("run", "few", "--on", "elsewhere", code=1)
+    assert "E503 sbatch refused the job: sbatch: error: invalid partition" in refused and "--partition=nowhere" in refused
+    output = few.octavo("run", "few", "--on", "cluster", "--wait")
+    assert "submitted 6 runs as job" in output and not cluster.jobs()
     assert few.ends() == {run: ["finished"] for run in RUNS}
     few.require_whole()
+    doctor = few.call("compiler", "doctor", "few", "--on", "cluster", code=None)
+    assert "a node of cluster sees this folder" in doctor
 
 
 def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_reported(cluster: Cluster, tmp_path):
-    few = project(tmp_path / "project", 1.0)
+    few = project(tmp_path / "project", 0.5)
     few.octavo("run", "few", "--on", "cluster")
     assert "E503" in few.octavo("run", "few", "--on", "cluster", code=1), "nothing is submitted twice"
     wait_for(lambda: len(training(few)) == 3, 300)
