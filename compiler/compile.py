@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from compiler.build import graph
 from compiler.build.cards import CARD, Cards, resolve, resolve_imports
+from compiler.build.epochs import expanded
 from compiler.build.files import Files, card_files, first_files, pipeline_text
 from compiler.build.graph import Pipeline
 from compiler.build.imports import expand_imports
@@ -16,7 +17,7 @@ from compiler.build.others import with_others
 from compiler.build.pipeline import LIVE, Reference
 from compiler.checks import elsewhere
 from compiler.checks.sections import check
-from compiler.language.expand import Expansion, expand
+from compiler.language.expand import Expansion
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors, in_order
@@ -59,7 +60,7 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
     document = inputs.document(reference.path)
     spec = experiment(document, reference.stem, reference.profile, inputs.document)
     imported = expand_imports(spec, inputs.lock().snapshots, inputs.sources_may_be_absent) if isinstance(spec.spec, OutsideSpec) else None
-    expansion = imported.expansion if imported else expand(spec)
+    expansion = imported.expansion if imported else expanded(spec, inputs)
     problems = [*expansion.problems, *check(spec, expansion, inputs)]
     if errors(problems):
         raise Rejected(problems)

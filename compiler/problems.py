@@ -58,8 +58,8 @@ def catalogue() -> Mapping[str, Mapping[str, str]]:
 @functools.cache
 def elsewhere() -> Mapping[str, Mapping[str, str]]:
     """Code -> words of other tools that octavo does not have, each with what to do instead."""
-    words: dict[str, dict[str, str]] = load_table(ELSEWHERE)
-    return words
+    entries: dict[str, dict[str, str]] = load_table(ELSEWHERE)
+    return {code: {word: fix for words, fix in fixes.items() for word in words.split()} for code, fixes in entries.items()}
 
 
 def problem(code: str, place: Place | None = None, note: Place | None = None, **facts: Any) -> Diagnostic:

@@ -32,7 +32,7 @@ from stages.contracts.page_card import PageCard
 from stages.contracts.plugin import GATES
 from stages.contracts.preflight_card import PreflightCard, PreflightCondition
 from stages.contracts.reward import Example
-from stages.contracts.training import SampledSettings
+from stages.contracts.training import GroupedSettings, SampledSettings, Sampler, TrainSettings, TrlSettings
 
 CARD, IMPORT_CARD = RunFolder(RUNS).card.name, RunFolder(RUNS).import_card.name
 ANSWER = "answer"
@@ -110,6 +110,10 @@ def _values(section: Any, model: type[Any], *but: str) -> dict[str, Any]:
     return {key: getattr(section, key) for key in model.model_fields if key not in but}
 
 
+def _uses_bitsandbytes(train: TrainSettings) -> bool:
+    return isinstance(train, TrlSettings) and train.uses_bitsandbytes
+
+
 class _TrainingCards:
     """The cards of training and evaluation, with the parts that they share made once."""
 
@@ -133,7 +137,7 @@ class _TrainingCards:
             stop=stop_rules(self.experiment, setup),
             device=self.device,
             gpus=self.gpus,
-            versions=self._versions(LIBRARIES),
+            versions=self._versions((*LIBRARIES, *(("bitsandbytes",) if _uses_bitsandbytes(setup.train) else ()))),
             code=self._code(ALGORITHMS[setup.train.algorithm].stage, setup.reward.gates),
         )
 
@@ -163,6 +167,7 @@ class _TrainingCards:
             max_completion_length=sampling.max_completion_length,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
+            **(_values(sampling, Sampler) if isinstance(sampling, GroupedSettings) else {}),
             completions_per_step=sampling.prompts_per_batch * sampling.group_size * self.gpus or None,
         )
 

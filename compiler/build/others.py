@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from compiler.build.analysis_cards import condition_card, run_ref
 from compiler.build.cards import Cards, evaluate_card
+from compiler.build.epochs import expanded
 from compiler.build.imports import expand_imports
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import SPECS
-from compiler.language.expand import Expansion, Setup, expand
+from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment, experiment
 from compiler.language.outside import OutsideSpec
 from compiler.problems import Rejected, errors
@@ -37,7 +38,7 @@ def read_other(stem: str, profile: str | None, inputs: Inputs) -> Other:
     if isinstance(spec.spec, OutsideSpec):
         expansion = expand_imports(spec, inputs.lock().snapshots, inputs.sources_may_be_absent).expansion
     else:
-        expansion = expand(spec)
+        expansion = expanded(spec, inputs)
     if errors(expansion.problems):
         raise Rejected(expansion.problems)
     return Other(spec, expansion, evaluate_card(spec, expansion, inputs))

@@ -10,7 +10,7 @@ from compiler.build.analysis_cards import figure_names
 from compiler.build.difference import parent_differences
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import everything
-from compiler.checks import data, evaluation, interpretation, metrics, outside, rewards, stops, training
+from compiler.checks import data, evaluation, interpretation, metrics, outside, rewards, stops, training, trl
 from compiler.document.node import Node
 from compiler.document.validate import MOST
 from compiler.language.expand import Expansion
@@ -80,7 +80,7 @@ def _scores(experiment: Experiment) -> Iterator[Node]:
 
 
 CHECKS = (
-    *(training.check, training.supervised, rewards.check, data.check, evaluation.check, evaluation.claims),
+    *(training.check, training.supervised, trl.check, rewards.check, data.check, evaluation.check, evaluation.claims),
     *(metrics.check, stops.check, interpretation.check, family, leading, remarks),
 )
 OUTSIDE = (

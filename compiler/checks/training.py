@@ -14,8 +14,8 @@ from compiler.document.validate import key_place, place_of
 from compiler.language.expand import Expansion, Setup
 from compiler.language.experiment import Experiment
 from compiler.problems import Fault, nearest, problem
-from stages.contracts.algorithms import SFT
 from stages.contracts.diagnostic import Diagnostic
+from stages.contracts.model import Adapter
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.training import GroupedSettings, OptimizedSettings, SftSettings
 
@@ -71,12 +71,15 @@ def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> I
     """W303 no checkpoint, E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
     if train.save_steps > train.max_steps:
         yield problem("W303", place_of(node, "save_steps"), None, **dict(train), fix=max(1, train.max_steps // 3))
-    written, schedule = node.get("warmup_steps"), node.get("lr_scheduler_type")
-    if written is None or train.warmup_steps == 0:
+    key = "warmup_ratio" if train.warmup_ratio else "warmup_steps"
+    written, other, schedule = node.get(key), node.get("warmup_steps"), node.get("lr_scheduler_type")
+    if written is None or train.warmup == 0:
         return
     if train.lr_scheduler_type == "constant":
         place, default = (schedule.place, "") if schedule else (None, ", a default")
-        yield problem("E355", written.place, place, **dict(train), default=default)
+        yield problem("E355", written.place, place, key=key, value=getattr(train, key), default=default)
+    elif key == "warmup_ratio" and train.warmup_steps:
+        yield problem("E355.both", written.place, other.place if other else None, value=train.warmup_ratio)
     elif train.warmup_steps >= train.max_steps and experiment.profile is None:
         yield problem("E356", written.place, None, **dict(train), fix=train.max_steps // 10)
 
@@ -148,9 +151,6 @@ def _halved(experiment: Experiment, expansion: Expansion) -> Iterator[Diagnostic
             place, facts = key_place(experiment.node("retries", "out_of_memory")), {"condition": setup.name, "key": key, "size": size}
             yield problem("E277" if size else "E277.none", place, None, algorithm=setup.train.algorithm, **facts)
             return
-
-
-LORA = ("r", "lora_alpha", "lora_dropout", "target_modules")
 
 
 def supervised(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -232,16 +232,18 @@ def _unread_answers(expansion: Expansion, experiment: Experiment) -> Iterator[Di
 
 
 def _all_weights(setup: Setup, experiment: Experiment) -> Iterator[Diagnostic]:
-    """E227 all weights under a reward, E228 all weights of a quantised model, W323 keys of LoRA beside them."""
+    """E227 all weights with PPO or on several GPUs, E228 all weights of a quantised model, W323 keys of LoRA beside them."""
     kind = setup.adapter_node.get("kind")
     if setup.adapter.kind != "full" or kind is None:
         return
-    if setup.train.algorithm != SFT:
-        yield problem("E227", kind.place, condition=setup.name, algorithm=setup.train.algorithm)
+    if isinstance(setup.train, PpoSettings):
+        yield problem("E227", kind.place, condition=setup.name)
+    elif experiment.spec.resources.gpus > 1:
+        yield problem("E227.gpus", kind.place, experiment.node("resources", "gpus").place, gpus=experiment.spec.resources.gpus)
     elif experiment.spec.model.quantization != "none":
         note = experiment.node("model", "quantization").place
         yield problem("E228", kind.place, note, quantization=experiment.spec.model.quantization)
-    for key in LORA:
+    for key in Adapter.model_fields.keys() - {"kind"}:
         written = setup.adapter_node.get(key)
         if written is not None and written.layer == kind.layer:  # a condition may train all weights beside adapters of others
             yield problem("W323", written.key or written.place, key=key)

@@ -12,6 +12,7 @@ from compiler.document.validate import validated
 from compiler.language.algorithms import SECTIONS, algorithm, train_settings
 from compiler.language.experiment import Experiment
 from compiler.language.expressions import Unreadable, reward_condition
+from compiler.language.libraries import not_audited, passed_on
 from compiler.language.rewards import DECISIONS, ConstantReward, GateUse, Inverted, RandomReward, gate_use, shorthand
 from compiler.language.spec import CombinedScore, Condition
 from compiler.problems import problem, unknown
@@ -145,7 +146,7 @@ class _Expander:
         blocks = self.experiment.node("data", "train"), node.get("data", "train")
         data = self._section(lambda block: validated(TrainData, block, "data.train"), *blocks)
         blocks = root.get("model", "adapter") or Node({}, model.place, model.key), node.get("model", "adapter")
-        adapter = self._section(lambda block: validated(Adapter, block, "model.adapter"), *blocks)
+        adapter = self._section(adapter_settings, *blocks)
         if algorithm(over if node.get("train", "algorithm") else root.get("train")) == SFT:
             reward: RewardUse | None = RewardUse(SUPERVISED, None, (), node.get("reward") or node)
         else:
@@ -276,12 +277,21 @@ class _Expander:
         return None
 
 
+def adapter_settings(block: Node) -> tuple[Adapter | None, list[Diagnostic]]:
+    """The adapter of a `model.adapter` section, or None and what is wrong with it."""
+    adapter, problems = validated(Adapter, block, "model.adapter")
+    keys = {node.key: key for key, node in block.items()}
+    problems = [not_audited(refused, keys.get(refused.place), "lora", "peft") for refused in problems]
+    problems += passed_on(block.get("peft"), "lora", Adapter.model_fields, "model.adapter")
+    return None if problems else adapter, problems
+
+
 def _base(train: Node | None, over: Node | None) -> Node:
-    """The `train` section that a condition's keys lie on. Under another algorithm: without keys that it does not have, and without the
-    stop rule, which is about the metrics of the first."""
+    """The `train` section that a condition's keys lie on. Under another algorithm: without keys that it does not have, without the stop
+    rule, which is about the metrics of the first, and without what goes to TRL unread."""
     assert train is not None  # the model of a spec asks for it
     name = algorithm(over) if over is not None and over.get("algorithm") is not None else None
     if name is None or name == algorithm(train) or not isinstance(train.value, dict):
         return train
-    shared = set(SECTIONS[name].model_fields) - {"early_stop"}
+    shared = set(SECTIONS[name].model_fields) - {"early_stop", "trl"}
     return Node({key: node for key, node in train.value.items() if key in shared}, train.place, train.key, train.layer)

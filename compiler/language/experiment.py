@@ -11,6 +11,7 @@ from compiler.document.node import Document, Node
 from compiler.document.validate import secrets, validated
 from compiler.language.algorithms import COMMAND, train_settings
 from compiler.language.family import member
+from compiler.language.libraries import not_audited
 from compiler.language.outside import CommandSpec, ImportedSpec
 from compiler.language.rewards import gate_use
 from compiler.language.spec import MAX_PROFILES, Spec
@@ -85,6 +86,8 @@ def _spec(root: Node, earlier: Iterable[Diagnostic] = ()) -> Spec:
     """The spec as a model. Raises Rejected, with the problems that were seen earlier."""
     kind, kept, refused = _kind(root)
     spec, problems = validated(kind, kept)
+    adapter = {node.key: key for key, node in _items(root.get("model", "adapter"))}
+    problems = [not_audited(refused, adapter.get(refused.place), "lora", "peft") for refused in problems]
     wrong = [*earlier, *refused]
     if spec is None or wrong:
         raise Rejected([*wrong, *problems, *_deeper(kept)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -14,11 +14,25 @@ from stages.contracts.prompt import PromptFormat
 class Adapter(Section):
     """LoRA adapter; names are those of PEFT's LoraConfig."""
 
-    kind: Literal["lora", "full"] = Field("lora", description="full: all weights, with `algorithm: sft` only; the other keys mean nothing.")
+    kind: Literal["lora", "full"] = Field("lora", description="full: all weights, on one device; the other keys mean nothing then.")
     r: int = Field(16, ge=1, le=4096, description="Rank.")
     lora_alpha: int = Field(32, ge=1, description="Scale of the update: lora_alpha / r.")
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
     target_modules: str | tuple[str, ...] = Field("all-linear", description="Modules that get an adapter: `all-linear` or a list of names.")
+    bias: Literal["none", "all", "lora_only"] = later("none", description="Biases of the base model that are trained too.")
+    use_rslora: bool = later(False, description="Scale the update by lora_alpha / sqrt(r).")
+    use_dora: bool = later(False, description="DoRA: learn the length of each weight column beside its direction.")
+    init_lora_weights: Literal[True, False, "gaussian", "orthogonal", "pissa", "olora"] = later(
+        True, description="How the adapter starts; `pissa` and `olora` move a part of the base weights into it."
+    )
+    modules_to_save: tuple[str, ...] = Field((), max_length=100, description="Modules that are trained and kept whole, such as `lm_head`.")
+    layers_to_transform: tuple[int, ...] = Field((), max_length=1_000, description="Numbers of the layers that get an adapter; none: all.")
+    peft: dict[str, Any] = Field(
+        {}, description="Other keys of PEFT's LoraConfig, passed on as they are: octavo checks name and type, and has not audited them."
+    )
+
+    ADDITIVE: ClassVar[tuple[bool | str, ...]] = (True, False, "gaussian", "orthogonal")
+    """Starts of an adapter that leave the weights of the base model alone."""
 
     @model_serializer(mode="wrap")
     def _without_lora_when_full(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:

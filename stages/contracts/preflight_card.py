@@ -11,6 +11,7 @@ from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.names import Share
 from stages.contracts.reward import Reward
+from stages.contracts.training import Sampler
 
 
 class Below(Section):
@@ -27,7 +28,7 @@ class PreflightSettings(Section):
     truncated: Below = Field(Below(below=0.3), description="Refuse a condition when a larger share of completions is cut.")
 
 
-class PreflightCondition(Section):
+class PreflightCondition(Sampler):
     name: str
     null_control: bool
     reward: Reward

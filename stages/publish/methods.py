@@ -23,6 +23,8 @@ from stages.publish.numbers import code_words, listed, setting
 from stages.publish.text import reveal_hidden
 
 GROUPS = {"train": "Training", "model": "Model", "data": "Training data", "versions": "Versions that the result depends on"}
+PASSED_ON = {"trl": "TRL", "peft": "PEFT"}
+"""Sections of a card whose keys octavo does not know -> the library that does."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TEX = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
@@ -100,6 +102,9 @@ def _settings(experiment: ExperimentFiles, group: str) -> Iterator[Setting]:
 def _meaning(card: BaseModel, pointer: str) -> str:
     """The description of the field at a pointer, without what a spec's author would need: the text after the first `;`."""
     *way, last = pointer.removeprefix("/").split("/")
+    library = next((PASSED_ON[part] for part in way if part in PASSED_ON), None)
+    if library is not None:
+        return f"Passed on to {library} as it is. Not audited by octavo."
     model: Any = card
     for part in way:
         model = getattr(model, part, None)

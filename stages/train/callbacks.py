@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_model, save_model
 from transformers import TrainerCallback
 
 from stages.train import interrupts
@@ -13,6 +15,7 @@ from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
 from stages.train.ranks import from_first, gathered
 from stages.train.recorder import Cell, cell
+from stages.train.resume import REFERENCE
 from stages.train.run import Work
 from stages.train.scoring import TrainingReward
 from stages.train.tracking import Tracked
@@ -44,6 +47,18 @@ class Clock:
         """The seconds since the last time they were taken."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
+
+
+class KeptReference(TrainerCallback):  # type: ignore[misc]
+    """Saves a reference model that moves with each checkpoint: TRL would begin again with the untrained one after a resume."""
+
+    def __init__(self, reference: Any, checkpoint: tuple[Path, int] | None) -> None:
+        self.reference = reference
+        if checkpoint is not None:
+            load_model(reference, checkpoint[0] / REFERENCE)
+
+    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        save_model(self.reference, str(Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE))
 
 
 class HistoryRecorder(TrainerCallback):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,11 +51,15 @@ class RolloutModel:
 
 
 def rollout_model(policy: Any) -> RolloutModel:
-    """A copy of a PEFT policy. Raises Unsupported when it trains more than LoRA matrices, or holds weights of an unknown kind."""
-    base, dtype = policy.get_base_model(), _dtype(policy)
+    """A copy of a policy, which shares all its tensors where all weights are trained. Raises Unsupported when an adapter trains more than
+    LoRA matrices, or does more than add their product, or weights are of an unknown kind."""
+    base, dtype = _base(policy), _dtype(policy)
     trained = [name for name, value in policy.named_parameters() if value.requires_grad and ".lora_" not in name]
-    if trained:
+    if trained and base is not policy:
         raise Unsupported(f"the policy trains more than an adapter, first {trained[0]}")
+    for name, layer in base.named_modules():
+        if getattr(layer, "lora_variant", None) or any(getattr(layer, "lora_bias", {}).values()):
+            raise Unsupported(f"the adapter is no plain LoRA, first {name}")
     config = copy.deepcopy(base.config)
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -82,8 +87,12 @@ def rollout_model(policy: Any) -> RolloutModel:
     return RolloutModel(model.eval(), merged)
 
 
+def _base(policy: Any) -> Any:
+    return policy.get_base_model() if hasattr(policy, "get_base_model") else policy
+
+
 def _dtype(policy: Any) -> torch.dtype:
-    base = policy.get_base_model()
+    base = _base(policy)
     if getattr(base, "is_quantized", False):
         return torch.bfloat16 if base.device.type == "cuda" else torch.float32
     dtype: torch.dtype = base.dtype
@@ -111,14 +120,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a token is chosen. Temperature first, then the nucleus; log-probabilities are those before the nucleus. `repair`: replace logits
-    that are not finite, and count the rows where."""
+    """How a token is chosen, as transformers does: penalty on repetition, temperature, `top_k`, nucleus, `min_p`. Log-probabilities are
+    those of the temperature alone, which training reads too. `repair`: replace logits that are not finite, and count the rows where."""
 
     temperature: float
     top_p: float
     ends: tuple[int, ...]
     pad: int
     repair: bool
+    top_k: int = 0
+    min_p: float = 0.0
+    penalty: float = 1.0
 
 
 class StaticCache:
@@ -161,6 +173,8 @@ class Decoder:
             self.tokens = torch.full((rows, shape.new), choice.pad, dtype=torch.long)
             self.logps = torch.zeros((rows, shape.new), dtype=torch.float32)
             self.repaired = torch.zeros(1, dtype=torch.long)
+            self.seen = torch.zeros((rows, config.vocab_size if choice.penalty != 1.0 else 0), dtype=torch.bool)
+            """Tokens that prompt or completion hold, where these are penalised."""
             self.ends = torch.tensor(choice.ends, dtype=torch.long)
         self.forward: Callable[..., Tensor] = torch.compile(self._forward, dynamic=False) if compiled else self._forward
         self._replay: Callable[[], Any] = self._captured() if device.type == "cuda" else self._token
@@ -195,8 +209,11 @@ class Decoder:
         itself = torch.eye(width, dtype=torch.bool, device=self.device)  # a row of padding must see something, or it reads NaN
         places = (attention.long().cumsum(1) - 1).clamp(min=0)
         self.scores.copy_(self._forward(ids, places, (below & shown[:, None, :] | itself)[:, None]))
-        for tensor in (self.visible, self.index, self.done, self.repaired, self.logps):
+        for tensor in (self.visible, self.index, self.done, self.repaired, self.logps, self.seen):
             tensor.zero_()
+        if self.choice.penalty != 1.0:
+            self.seen.scatter_(1, ids, True)
+            self.seen[:, self.choice.pad] = ((ids == self.choice.pad) & shown).any(1)
         self.visible[:, 0, 0, :width] = shown
         self.places.copy_(places[:, -1:] + 1)
         self.cache.at.fill_(width)
@@ -218,10 +235,12 @@ class Decoder:
             scores = torch.nan_to_num(scores, nan=limits.min, posinf=limits.max, neginf=limits.min)
         logps = torch.log_softmax(scores, -1)
         noise = torch.empty_like(logps).exponential_()  # argmax of p / Exp(1) is a draw from p
-        token = (self._nucleus(logps) - noise.log()).argmax(-1)
+        token = (self._allowed(scores, logps) - noise.log()).argmax(-1)
         logp = logps.gather(-1, token[:, None])[:, 0]
         token = torch.where(self.done, self.choice.pad, token)
         self.tokens.index_copy_(1, self.index, token[:, None])
+        if self.choice.penalty != 1.0:
+            self.seen.scatter_(1, token[:, None], True)
         self.logps.index_copy_(1, self.index, torch.where(self.done, 0.0, logp)[:, None])
         self.done |= (token[:, None] == self.ends).any(-1)
         self.visible.index_fill_(3, self.cache.at, True)
@@ -229,9 +248,22 @@ class Decoder:
         for counter in (self.places, self.cache.at, self.index):
             counter += 1
 
+    def _allowed(self, scores: Tensor, logps: Tensor) -> Tensor:
+        """What the token is drawn from: -inf where it may not be drawn, else log-probabilities up to a constant."""
+        choice = self.choice
+        if choice.penalty != 1.0:  # a factor on the logit, so it does not matter that the temperature has divided it
+            penalised = torch.where(scores < 0, scores * choice.penalty, scores / choice.penalty)
+            logps = torch.log_softmax(torch.where(self.seen, penalised, scores), -1)
+        if choice.top_k:
+            least = logps.topk(min(choice.top_k, logps.shape[-1])).values[:, -1:]
+            logps = torch.log_softmax(logps.masked_fill(logps < least, -torch.inf), -1)
+        if choice.top_p < 1.0:
+            logps = self._nucleus(logps)
+        if choice.min_p:
+            logps = logps.masked_fill(logps < logps.amax(-1, keepdim=True) + math.log(choice.min_p), -torch.inf)
+        return logps
+
     def _nucleus(self, logps: Tensor) -> Tensor:
-        if self.choice.top_p >= 1.0:
-            return logps
         ordered, order = logps.sort(-1, descending=True)
         before = ordered.exp().cumsum(-1) - ordered.exp()
         kept = torch.where(before < self.choice.top_p, ordered, -torch.inf)

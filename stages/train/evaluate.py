@@ -22,6 +22,7 @@ from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.expressions import Expression
 from stages.contracts.files import file_digest, make_folder, read_json
 from stages.contracts.layout import EVALUATIONS, ExperimentFolder, RunFolder
+from stages.contracts.model import Adapter
 from stages.contracts.plugin import Answer, Judgement
 from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
@@ -104,7 +105,8 @@ class _Evaluations:
 
 
 class _Models:
-    """The base model, loaded once when first needed; adapters are put on and taken off. A run that trained all weights is its own model."""
+    """The base model, loaded once when first needed; adapters are put on and taken off. A run that trained all weights is its own model,
+    and an adapter that came with changes of the base weights needs them loaded again."""
 
     def __init__(self, card: EvaluateCard) -> None:
         self.card = card
@@ -116,18 +118,21 @@ class _Models:
         card = self.card
         if self.base is None:
             self.base, self.tokenizer = load_base(card.model, card.device)
-        network = self.base
+        network, changes_base = self.base, False
         if adapter is not None and (adapter / "adapter_config.json").exists():
             from peft import PeftModel
 
             network = PeftModel.from_pretrained(self.base, str(adapter)).to(card.device)
+            config = network.peft_config["default"]
+            others = config.modules_to_save or config.trainable_token_indices or config.bias != "none"
+            changes_base = bool(others) or config.init_lora_weights not in Adapter.ADDITIVE
         elif adapter is not None:
             network = self.base = None  # two whole models may not fit
             network = load_weights(adapter, card.device)
         prompts = prompt_texts(card.model, card.data, self.tokenizer, rows)
         samples = sample(network, self.tokenizer, prompts, card, per_prompt=card.samples, seed=seed)
         if adapter is not None and self.base is not None:
-            self.base = network.unload()
+            self.base = None if changes_base else network.unload()
         return samples
 
 

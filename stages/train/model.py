@@ -13,6 +13,7 @@ from stages.contracts.evaluation import EvaluateCard
 from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import PreflightCondition
 from stages.contracts.prompt import messages, plain_text
+from stages.contracts.training import Sampler
 from stages.train.data import Row, missing, require_model
 from stages.train.refusals import refusal
 from stages.train.stop_texts import StopTexts, stopping_criteria
@@ -138,11 +139,13 @@ def chat_text(card: ModelRef, data: DatasetRef, row: Row) -> str:
 
 
 def lora(card: Adapter) -> Any:
-    """PEFT's LoraConfig of a card."""
+    """PEFT's LoraConfig of a card; None where all weights are trained."""
+    if card.kind == "full":
+        return None
     from peft import LoraConfig
 
-    modules = card.target_modules if isinstance(card.target_modules, str) else list(card.target_modules)
-    return LoraConfig(r=card.r, lora_alpha=card.lora_alpha, lora_dropout=card.lora_dropout, target_modules=modules, task_type="CAUSAL_LM")
+    settings = card.model_dump(mode="json", exclude={"kind", "peft"})
+    return LoraConfig(**settings, **card.peft, task_type="CAUSAL_LM")
 
 
 def sample(
@@ -156,7 +159,8 @@ def sample(
     model.eval()
     completions: list[Sampled] = []
     flat = [prompt for prompt in prompts for _ in range(per_prompt)]
-    options = sampling_options(tokenizer, how.max_completion_length, how.temperature, how.top_p)
+    limits = {key: getattr(how, key) for key in Sampler.model_fields} if isinstance(how, Sampler) else {}
+    options = {**sampling_options(tokenizer, how.max_completion_length, how.temperature, how.top_p), **limits}
     with torch.inference_mode():
         for start in range(0, len(flat), BATCH):
             inputs = tokenizer(flat[start : start + BATCH], return_tensors="pt", padding=True, padding_side="left").to(model.device)

@@ -70,8 +70,14 @@ class PpoTrainer:
     ) -> None:
         self.settings, self.policy, self.tokenizer, self.rows = settings, policy, tokenizer, rows
         self.ends, self.stops, self.seed, self.reward, self.callbacks = ends, stops, seed, reward, callbacks
-        self.optimizer = torch.optim.AdamW(policy.trainable(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-        self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup_steps, settings.max_steps)
+        self.optimizer = torch.optim.AdamW(
+            policy.trainable(),
+            lr=settings.learning_rate,
+            betas=(settings.adam_beta1, settings.adam_beta2),
+            eps=settings.adam_epsilon,
+            weight_decay=settings.weight_decay,
+        )
+        self.scheduler = get_scheduler(settings.lr_scheduler_type, self.optimizer, settings.warmup, settings.max_steps)
         self.state, self.control = TrainerState(max_steps=settings.max_steps), TrainerControl()
         self.tokens, self.kl_coef = 0, settings.kl.init_kl_coef
 

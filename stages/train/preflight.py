@@ -46,10 +46,10 @@ def preflight(folder: Path) -> None:
     prepare(card.device)
     interrupts.install_handlers()
     model, tokenizer = load_base(card.model, card.device)
-    sampled: dict[tuple[object, ...], tuple[Completions, float]] = {}
+    sampled: dict[str, tuple[Completions, float]] = {}
     results, rows = [], []
     for condition in card.conditions:
-        settings = (condition.data, condition.num_generations, condition.max_completion_length, condition.temperature, condition.top_p)
+        settings = condition.model_dump_json(exclude={"name", "null_control", "reward", "completions_per_step"})
         if settings not in sampled:
             sampled[settings] = _sample(card, condition, model, tokenizer)
         result, scored_rows = _judge(card, condition, *sampled[settings])

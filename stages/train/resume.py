@@ -31,6 +31,8 @@ MANIFEST = "manifest.json"
 _MANIFEST = TypeAdapter(dict[str, str])
 RETRIED = ("out_of_memory", "nonfinite", "verifier")
 """Failures after which the same call tries again, when the policy has a rule for them."""
+REFERENCE = "reference.safetensors"
+"""The reference model of a run that moves it."""
 WEIGHTS = {"lora": ("adapter_model.safetensors", "adapter_config.json"), "full": ("model.safetensors", "config.json")}
 
 
@@ -89,6 +91,8 @@ def _signature(attempt: Attempt) -> tuple[object, ...]:
 def required_files(trainer_files: Sequence[str], card: TrainCard[Any]) -> tuple[str, ...]:
     """Files of a complete checkpoint: those of its trainer, and the weights. Each of several ranks keeps its own random numbers."""
     files = (*trainer_files, *WEIGHTS[card.model.adapter.kind])
+    if getattr(card.train, "sync_ref_model", False):
+        files = (*files, REFERENCE)
     if card.gpus == 1:
         return files
     return (*(name for name in files if name != "rng_state.pth"), *(f"rng_state_{number}.pth" for number in range(card.gpus)))
@@ -200,6 +204,8 @@ def with_microbatch(card: TrainCard[S], changed: Changed | None) -> TrainCard[S]
     settings: Any = card.train
     factor = getattr(settings, settings.microbatch_key) // changed.microbatch
     update = {settings.microbatch_key: changed.microbatch, "gradient_accumulation_steps": settings.gradient_accumulation_steps * factor}
+    if getattr(settings, "steps_per_generation", None):
+        update["steps_per_generation"] = settings.steps_per_generation * factor
     return card.model_copy(update={"train": settings.model_copy(update=update)})
 
 

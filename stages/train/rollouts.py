@@ -76,12 +76,11 @@ class Rollouts:
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _generated(self, policy: Any, ids: Tensor, attention: Tensor, config: Any) -> Tensor:
-        if config.top_k or config.min_p or config.repetition_penalty not in (None, 1.0):
-            raise Unsupported("top_k, min_p or a repetition penalty is set")
         declared = config.eos_token_id
         ends = () if declared is None else (declared,) if isinstance(declared, int) else tuple(declared)
         top_p = 1.0 if config.top_p is None else float(config.top_p)
-        choice = Choice(float(config.temperature or 1.0), top_p, ends, int(config.pad_token_id), self.logits is not None)
+        limits = int(config.top_k or 0), float(config.min_p or 0.0), float(config.repetition_penalty or 1.0)
+        choice = Choice(float(config.temperature or 1.0), top_p, ends, int(config.pad_token_id), self.logits is not None, *limits)
         width = -(-ids.shape[1] // self.settings.bucket) * self.settings.bucket
         if self._decoder is not None:
             width = max(width, self._decoder.shape.prompt)

@@ -42,7 +42,7 @@ def fit(work: Work[SftSettings]) -> Path:
             args=SFTConfig(**settings(card, work.output), completion_only_loss=True),
             train_dataset=datasets.Dataset.from_list(pairs),  # tokens, so TRL neither merges nor cuts texts
             processing_class=parts.tokenizer,
-            peft_config=lora(card.model.adapter) if card.model.adapter.kind == "lora" else None,
+            peft_config=lora(card.model.adapter),
             callbacks=parts.listeners,
         )
         training.remove_callback(PrinterCallback)

@@ -1,4 +1,4 @@
-"""Stage: train one run with one of TRL's algorithms for groups of completions (GRPO, RLOO) and a LoRA adapter.
+"""Stage: train one run with one of TRL's algorithms for groups of completions (GRPO, RLOO): a LoRA adapter, or all weights.
 
     python -m stages.train.trl runs/<experiment>/<run>
 
@@ -19,7 +19,7 @@ from pydantic import Discriminator
 from stages.contracts.attempt import Determinism
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
-from stages.contracts.training import GenerationSettings, GrpoSettings, OptimizedSettings, RlooSettings, VllmSettings
+from stages.contracts.training import GenerationSettings, GrpoSettings, RlooSettings, TrlSettings, VllmSettings
 from stages.train import ranks
 from stages.train.attempts import Stopped
 from stages.train.determinism import UNSUPPORTED, sampling, use_deterministic_updates
@@ -37,7 +37,7 @@ CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.p
 numbers."""
 
 GroupedCard = TrainCard[Annotated[GrpoSettings | RlooSettings, Discriminator("algorithm")]]
-T = TypeVar("T", bound=OptimizedSettings)
+T = TypeVar("T", bound=TrlSettings)
 
 
 def train(folder: Path) -> int:
@@ -69,6 +69,10 @@ def fit(work: Work[Any]) -> Path:
             callbacks=parts.listeners,
         )
         training.remove_callback(PrinterCallback)
+        if card.train.sync_ref_model:
+            from stages.train.callbacks import KeptReference
+
+            training.add_callback(KeptReference(training.ref_model, work.checkpoint))
         if engine(card) == "compiled":
             from stages.train.rollouts import Rollouts
 
@@ -113,7 +117,8 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
         work.notes["determinism"] = determinism(card)
         if settings.deterministic:
             use_deterministic_updates()
-    model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16)
+    # an adapter is trained in float32 beside weights in bfloat16; steps as small as those of RL are lost in weights in bfloat16
+    model, tokenizer = load_base(card.model, card.device, bf16=settings.bf16 and card.model.adapter.kind == "lora")
     model = for_training(card.model, model, gradient_checkpointing=settings.gradient_checkpointing)
     ends, texts = end_tokens(model, tokenizer), StopTexts.from_data(card.data, tokenizer)
     logits = reward = clock = None
@@ -193,6 +198,8 @@ def continue_order(training: Any, steps_before: int) -> None:
 
     def sampler(*arguments: Any, **named: Any) -> Any:
         order, settings = plain(*arguments, **named), training.args
+        if not order.shuffle:
+            return order
         micro_steps = len(order) // settings.generation_batch_size
         steps = max(1, -(-micro_steps // settings.gradient_accumulation_steps))
         for _ in range(steps_before // steps):
@@ -204,9 +211,13 @@ def continue_order(training: Any, steps_before: int) -> None:
 
 def settings(card: TrainCard[T], output: Path) -> dict[str, Any]:
     """Settings of any trainer of TRL, so that it logs every step as it was: with TRL's defaults a NaN loss is logged as 0.0 and steps
-    are averaged."""
+    are averaged. Raises StageError S278 when the optimizer's package is not installed."""
+    if card.train.uses_bitsandbytes and importlib.util.find_spec("bitsandbytes") is None:
+        raise refusal("S278.optim", optim=card.train.optim)
     return {
-        **card.train.model_dump(exclude={"algorithm", "guards", "generation", "deterministic"}),
+        **card.train.trl,
+        **card.train.model_dump(exclude={"algorithm", "guards", "generation", "deterministic", "trl", "warmup_ratio"}),
+        "warmup_steps": card.train.warmup,
         "output_dir": str(output),
         "seed": card.seed,
         "use_cpu": card.device == "cpu",
@@ -239,14 +250,16 @@ def determinism(card: TrainCard[Any]) -> Determinism:
 def trl_settings(card: TrainCard[Any]) -> dict[str, Any]:
     """Keyword arguments of TRL's configuration. Raises StageError S245 when the engine's package is not installed."""
     chosen = engine(card)
+    is_loaded_again = card.model.hub and card.model.adapter.kind == "full"  # the reference model, by its name
+    reference = {"model_init_kwargs": {"revision": card.model.revision}} if is_loaded_again else {}
     if chosen == "continuous_batching":
-        return {"use_transformers_continuous_batching": True}
+        return {"use_transformers_continuous_batching": True, **reference}
     if chosen != "vllm":
-        return {}
+        return reference
     if importlib.util.find_spec("vllm") is None:
         raise refusal("S245")
     vllm = (card.train.generation or GenerationSettings()).vllm or VllmSettings()
-    return {"use_vllm": True, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}
+    return {"use_vllm": True, **reference, **{f"vllm_{key}": value for key, value in vllm.model_dump().items()}}
 
 
 if __name__ == "__main__":

@@ -124,9 +124,26 @@ def test_logits_that_are_not_finite_are_repaired_and_counted():
     assert int(decoder.repaired) == 1 and int(decoder.tokens[0, 0]) == 7
 
 
-def test_a_policy_with_more_than_an_adapter_is_refused():
-    with pytest.raises(Unsupported, match="more than an adapter"):
-        rollout_model(policy(LLAMA, modules_to_save=["embed_tokens"]))
+@pytest.mark.parametrize(
+    ("adapter", "why"),
+    [
+        ({"modules_to_save": ["embed_tokens"]}, "more than an adapter"),
+        ({"use_dora": True}, "no plain LoRA"),
+        ({"lora_bias": True}, "no plain"),
+    ],
+)
+def test_a_policy_whose_adapter_is_more_than_a_product_is_refused(adapter, why):
+    with pytest.raises(Unsupported, match=why):
+        rollout_model(policy(LLAMA, **adapter))
+
+
+def test_a_policy_without_an_adapter_is_sampled_from_its_own_weights():
+    model = policy(QWEN).merge_and_unload()
+    copied = rollout_model(model)
+    own, shared = model.state_dict(), copied.model.state_dict()
+    assert own.keys() == shared.keys() and all(own[name].data_ptr() == shared[name].data_ptr() for name in own)
+    ids, _ = prompts()
+    assert torch.allclose(copied.model(input_ids=ids).logits, model(input_ids=ids).logits, atol=1e-4)
 
 
 class Trainer:
@@ -164,13 +181,12 @@ def test_rollout_and_training_are_compared_and_another_policy_is_noticed():
 
 
 def test_what_the_loop_cannot_do_transformers_does(monkeypatch, capsys):
-    """A penalty that the loop does not know; a copy that would take 0.9 of the free memory, and the training step needs its part."""
-    assert sampled(repetition_penalty=1.2) == ("transformers: top_k, min_p or a repetition penalty is set", [])
-    assert "transformers generates instead" in capsys.readouterr().err
+    """A copy that would take 0.9 of the free memory, and the training step needs its part."""
     amounts = iter([(100, 10), (10, 100)])
     monkeypatch.setattr(rollouts, "_memory", lambda device: next(amounts))
     note, means = sampled()
     assert note.startswith("transformers: no memory for a copy that samples") and means == []
+    assert "transformers generates instead" in capsys.readouterr().err
 
 
 def card(device, quantization="none", **generation):
@@ -218,7 +234,8 @@ def test_vllm_is_named_when_it_is_missing():
 
 
 @pytest.mark.e2e
-def test_a_run_samples_what_it_samples_with_transformers(tmp_path, train):
+@pytest.mark.parametrize("limits", [{}, {"top_k": 40, "top_p": 0.95, "min_p": 0.01, "repetition_penalty": 1.5}])
+def test_a_run_samples_what_it_samples_with_transformers(tmp_path, train, limits):
     """On a CPU both draw the same random numbers in the same order."""
     base, results = random_model(tmp_path / "base"), {}
     for engine_name in ("transformers", "compiled"):
@@ -226,7 +243,7 @@ def test_a_run_samples_what_it_samples_with_transformers(tmp_path, train):
         folder.mkdir()
         plain = {"max_steps": 3, "learning_rate": 1e-2, "max_completion_length": 6, "save_steps": 2, "num_generations": 4, "beta": 0.04}
         how = {"generation": {"engine": engine_name, "torch_compile": False}, "per_device_train_batch_size": 8}
-        run = run_folder(folder, base, GrpoSettings.model_validate(plain | how))
+        run = run_folder(folder, base, GrpoSettings.model_validate(plain | how | limits))
         assert train("grpo", folder) == 0
         rows = pq.read_table(run.history).to_pylist()
         ended = json.loads(run.attempts.read_text().splitlines()[-1])
