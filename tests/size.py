@@ -16,7 +16,7 @@ BUDGETS = {
     "tests": (("tests/",), ".py", 16_000),
 }
 """Part -> beginnings of paths, their ending, and the most lines."""
-GOLDENS = (("tests/golden/", "tests/errors/"), 9_000, 60)
+GOLDENS = (("tests/golden/", "tests/errors/"), 9_300, 60)
 WORDS = {"site/docs/guide/": 14_700, "site/docs/decisions/": 6_230, "CHANGELOG.md": 1_310}
 
 

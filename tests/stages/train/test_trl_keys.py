@@ -190,7 +190,7 @@ def places(completions):
 def test_losses_teach(tmp_path, base, train, loss):
     level = "sequence" if loss == "luspo" else "token"
     cells, _ = trained(tmp_path / "run", base, train, loss_type=loss, importance_sampling_level=level, num_iterations=2)
-    assert cells[1, "grad_norm"] > 0 and cells[3, "grad_norm"] > 0
+    assert cells[1, "grad_norm"] > 0
 
 
 @pytest.mark.e2e
