@@ -7,6 +7,7 @@ stages=$(dvc --cd "$folder" stage list --name-only)
 if [[ $run =~ ^[0-9]+$ ]]; then
     run=$(sed -n 's/^train-//p' <<<"$stages" | sed -n "$((run + 1))p")
 fi
+grep -qxF -- "train-$run" <<<"$stages" || { echo "no run $run in $folder/dvc.yaml" >&2; exit 2; }
 branch=runs/$experiment/$run work=
 
 git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'
@@ -28,7 +29,8 @@ stop() { # bash waits for a command before it minds a signal, unless `wait` wait
 }
 trap stop TERM INT
 trap publish EXIT
-for stage in $(grep -xE "(train|evaluate)-$run" <<<"$stages"); do
+for stage in "train-$run" "evaluate-$run"; do
+    grep -qxF -- "$stage" <<<"$stages" || continue # an experiment without evaluation
     dvc repro --single-item --pull --glob "$folder/dvc.yaml:$stage" &
     work=$!
     wait "$work" || { wait "$work"; exit; }
