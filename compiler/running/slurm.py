@@ -20,7 +20,7 @@ from compiler.problems import Rejected, problem
 from compiler.running.batch import JOBS, Batch, Task, batch_file, newest, state
 from compiler.running.local import repro
 from compiler.running.slurm_commands import SlurmMachine, array_size, cancel, most_gpus, queue, require, submit
-from compiler.running.worker import CRASHES, STOPPED
+from compiler.running.worker import CRASHES, SLOT, STOPPED
 from stages.contracts.artifact import Artifact, Frozen, read, write
 from stages.contracts.files import make_folder
 
@@ -85,7 +85,7 @@ class Slurm:
             return True
         again = shlex.join([sys.executable, "-m", "compiler.running.slurm_job", "run", self.name, *self.typed])
         job = self._step(names, [" &&\n".join([*lines, again])], on_gpu)
-        print(f"job {job} makes what runs wait for, and submits them then: octavo jobs {' '.join(names)}")
+        print(f"job {job} makes what runs wait for and submits them then; its output: {JOBS / names[0]}/slurm-{job}.out")
         return False
 
     def submit(self, batches: Sequence[Batch], names: Sequence[str], on_gpu: bool) -> bool:
@@ -148,8 +148,9 @@ class Slurm:
             extra += [f"--dependency=afterany:{parts[-1].job}"] if parts and at_once else []  # the limit is one of each array
             worker = shlex.join([sys.executable, "-m", "compiler.running.slurm_job", "worker", batch_file(name).as_posix()])
             line = f'exec {worker} "$((SLURM_ARRAY_TASK_ID + {offset}))"'
+            devices = f'export {SLOT}="${{CUDA_VISIBLE_DEVICES:-}}"'  # for people; Slurm gives them away
             gpus = max(batch.tasks[index].gpus for index in chosen)
-            job = submit(self.settings, f"octavo-{name}", [line], gpus, extra)
+            job = submit(self.settings, f"octavo-{name}", [devices, line], gpus, extra)
             parts.append(Part(job=job, offset=offset, tasks=tuple(chosen)))
         return tuple(parts)
 

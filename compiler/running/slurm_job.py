@@ -16,13 +16,13 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.problems import Rejected
 from compiler.render import render
-from compiler.running.batch import Batch
+from compiler.running.batch import Batch, state
 from compiler.running.launch import finish, launch, machine
 from compiler.running.slurm import TURNS, Slurm, interrupted
 from compiler.running.slurm_commands import ask, facts
 from compiler.running.tasks import due
 from compiler.running.worker import Worker
-from stages.contracts.artifact import read
+from stages.contracts.artifact import read, write
 from stages.contracts.attempt import read_attempts
 
 RESTARTS = 20
@@ -61,7 +61,12 @@ def work(batch: Path, index: int) -> int:
     loaded = read(Batch, batch)
     worker = SlurmWorker(loaded, loaded.tasks[index])
     code = worker.run()
-    if worker.why == "time limit" and code and restarts() < RESTARTS and worker.has_moved():
+    requeues = worker.why == "time limit" and restarts() < RESTARTS and worker.has_moved()
+    if code and (requeues or worker.why == "preempted"):
+        run = worker.task.run
+        if (stands := state(loaded, run)) is not None:
+            write(loaded.state(run), stands.model_copy(update={"ended": None}))  # the job is in the queue again
+    if code and requeues:
         ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
         time.sleep(_END_SECONDS)  # Slurm ends us; where it does not requeue, the job after the runs sends the run again
     return code
