@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.build.analysis_cards import analysis_cards
-from compiler.build.imports import ImportedRuns, filled, section
+from compiler.build.imports import ImportedRuns, section, where_of
 from compiler.build.inputs import LIBRARIES, BaseModel, Inputs
 from compiler.build.revisions import Reference
 from compiler.build.stops import stop_rules
@@ -237,11 +237,9 @@ def _import_card(experiment: Experiment, run: Run, imported: ImportedRuns, input
         source, stage = SourceCard(path=f"(written by the program): {command.log}", sha256=""), "stages.train.command"
     else:
         source, *others = imported.sources[run.name]
-    where = {key: filled(value, read, run) if isinstance(value, str) else value for key, value in read.where.items()}
     reading = ReadCard(
         **_values(read, LogReading),
-        # `{seed}` alone is the number, as sources write it
-        where={key: run.seed if value == str(run.seed) else value for key, value in where.items()},
+        where={key: where_of(value, read, run) for key, value in read.where.items()},
         columns=tuple(_column(name, source) for name, source in read.metrics.items() if not isinstance(source, SummaryKeys)),
         summary=tuple(
             SummaryCard(**{**dict(source), **_unit(name, source.unit)}, metric=name)
@@ -270,7 +268,7 @@ def _column(name: str, source: MetricUse) -> ColumnCard:
     if isinstance(source, str):
         return ColumnCard(metric=name, column=source, **_unit(name, None))
     assert not isinstance(source, SummaryKeys)
-    return ColumnCard(metric=name, column=source.column, optional=source.optional, **_unit(name, source.unit))
+    return ColumnCard(metric=name, column=source.column, also=source.also, optional=source.optional, **_unit(name, source.unit))
 
 
 def _unit(name: str, logged: str | None) -> dict[str, Any]:

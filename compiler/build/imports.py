@@ -12,10 +12,12 @@ from compiler.document.node import Node
 from compiler.document.validate import key_place
 from compiler.language.expand import Expansion, RewardUse, Run, Setup, runs_of
 from compiler.language.experiment import Experiment
-from compiler.language.outside import CommandSpec, Import, ImportedSpec
+from compiler.language.outside import CommandSpec, Import, ImportedSpec, MetricUse
+from compiler.language.presets import preset_metrics
 from compiler.problems import problem, unknown
 from stages.contracts.diagnostic import Diagnostic
 from stages.contracts.files import file_digest, open_file, parse_json, read_json
+from stages.contracts.history import METRICS
 from stages.contracts.import_card import RUNNING, SNAPSHOT, SourceCard
 from stages.contracts.layout import RUNS, RunFolder
 from stages.contracts.model import Adapter, TrainData
@@ -46,13 +48,21 @@ class ImportedRuns:
 
 
 def section(experiment: Experiment) -> Import:
-    """How logs are read: the import section, or what a command's history says in the same words."""
+    """How logs are read: the import section, or what a command's history says in the same words. Metrics are in an order of their own, so
+    that no card changes with the order of lines in a spec."""
     if isinstance(experiment.spec, CommandSpec):
         train = experiment.spec.train
         history = {key: getattr(train.history, key) for key in type(train.history).model_fields if key != "file"}
-        return Import.model_validate({**history, "steps": train.max_steps, "path": train.history.file})
-    assert isinstance(experiment.spec, ImportedSpec)
-    return experiment.spec.runs.import_
+        read = Import.model_validate({**history, "steps": train.max_steps, "path": train.history.file})
+    else:
+        assert isinstance(experiment.spec, ImportedSpec)
+        read = experiment.spec.runs.import_
+    mapped: dict[str, MetricUse] = {**preset_metrics(read.preset)} if read.preset else {}
+    mapped = {name: column for name, column in mapped.items() if name not in read.unavailable} | read.metrics
+    order = {name: place for place, name in enumerate(METRICS)}
+    return read.model_copy(
+        update={"metrics": {name: mapped[name] for name in sorted(mapped, key=lambda name: (order.get(name, len(order)), name))}}
+    )
 
 
 def block_of(experiment: Experiment) -> Node:
@@ -62,7 +72,8 @@ def block_of(experiment: Experiment) -> Node:
 
 def metric_node(experiment: Experiment, name: str) -> Node:
     """Where a metric is mapped."""
-    return block_of(experiment).get("metrics", name) or block_of(experiment)
+    block = block_of(experiment)
+    return block.get("metrics", name) or block.get("preset") or block
 
 
 def expand_imports(experiment: Experiment, locked: Mapping[str, str] | None = None, absent: bool = False) -> ImportedRuns:
@@ -87,6 +98,12 @@ def filled(text: str, read: Import, run: Run) -> str:
     """A text with the run's condition and seed in place of `{condition}` and `{seed}`."""
     name = read.names.get(run.setup.name, run.setup.name)
     return text.replace("{condition}", name).replace("{seed}", str(run.seed))
+
+
+def where_of(value: bool | int | float | str, read: Import, run: Run) -> bool | int | float | str:
+    """What the rows of a run hold: of a text with `{condition}` and `{seed}` filled, `{seed}` alone is the number, as sources write it."""
+    text = filled(value, read, run) if isinstance(value, str) else value
+    return run.seed if text == str(run.seed) else text
 
 
 def misplaced(text: str) -> list[str]:
@@ -128,9 +145,10 @@ def _sources(
         return  # a check says so
     names = [run.name for run in runs]
     problems += [unknown("E389.run", name, names, (block.get("files", name) or block).key) for name in read.files if name not in names]
-    readers: dict[str, str] = {}
+    readers: dict[tuple[str, ...], str] = {}
     digests: dict[str, str] = {}
     for run in runs:
+        rows = tuple(f"{key}={where_of(value, read, run)}" for key, value in sorted(read.where.items()))
         paths, node = paths_of(experiment, read, run), _written(block, run)
         if not paths:
             problems.append(problem("E389.log", key_place(node), run=run.name))
@@ -138,8 +156,8 @@ def _sources(
             pin, place = None, (node.get(number) or node).place
             if not PATH.fullmatch(path):
                 problems.append(problem("E389.path", place, path=path[:120], run=run.name))
-            elif read.format != "summary" and path in readers:
-                problems.append(problem("E389.shared", place, path=path, run=readers[path], other=run.name))
+            elif read.format != "summary" and (path, *rows) in readers:
+                problems.append(problem("E389.shared", place, path=path, run=readers[path, *rows], other=run.name))
                 return
             elif os.path.exists(path):
                 pin = digests[path] = digests.get(path) or file_digest(Path(path))
@@ -147,7 +165,7 @@ def _sources(
             elif not absent or (pin := _recorded(experiment, run.name, path)) is None:
                 problems.append(_missing(path, run.name, experiment.name if is_fetched(read) else None, node))
             if pin is not None:
-                readers[path] = run.name
+                readers[path, *rows] = run.name
                 yield run.name, SourceCard(path=path, sha256=pin)
 
 

@@ -202,5 +202,5 @@ def _imported(experiment: Experiment, run: Run) -> Origins:
         "/target_steps": origin(root.get("steps") or experiment.root.get("train", "max_steps")),
         "/command": origin(experiment.root.get("train", "command")),
         **{f"/read/{key}": origin(root.get(key)) for key in keys},
-        **{f"/read/{kind}/{index}": origin(root.get("metrics", name)) for index, name in enumerate(read.metrics)},
+        **{f"/read/{kind}/{index}": origin(root.get("metrics", name) or root.get("preset")) for index, name in enumerate(read.metrics)},
     }

@@ -21,7 +21,8 @@ from stages.contracts.history import METRICS, metric, metric_of_trl
 from stages.contracts.import_card import Column, SummaryKeys, pattern_names
 
 FIRST_SCREEN = ("reward", "zero_signal_share", "truncated")
-FORMATS = {"pattern": ("text",), "where": ("summary",), "steps_done": ("summary",), "state": ("summary", "jsonl", "csv")}
+_ROWS = ("summary", "jsonl", "csv", "parquet")
+FORMATS = {"pattern": ("text",), "where": _ROWS, "steps_done": ("summary",), "state": _ROWS}
 FORMATS |= dict.fromkeys(("entity", "project", "ids", "config"), ("wandb",))
 """Keys that not every format has."""
 PLACEHOLDERS = ("{card}", "{out}", "{seed}", "{steps}")
@@ -82,9 +83,13 @@ def _format(read: Import, block: Node) -> Iterator[Diagnostic]:
     for key, others in FORMATS.items():
         if block.get(key) is not None and read.format not in others:
             yield problem("E392", at(key), key=key, other="`, `".join(others), format=read.format)
-    for key, form in (("pattern", "E392.pattern"), ("where", "E392.where")):
-        if read.format in FORMATS[key] and block.get(key) is None:
+    for key, form, needed in (("pattern", "E392.pattern", "text"), ("where", "E392.where", "summary")):
+        if read.format == needed and block.get(key) is None:
             yield problem(form, at("format"))
+    if not read.metrics:
+        yield problem("E392.metrics", at("format"))
+    if read.preset is not None and read.format in ("summary", "text"):
+        yield problem("E392.preset", at("preset"), format=read.format)
     if (read.epoch is None) != (read.steps_per_epoch is None):
         yield problem("E392.epoch", at("epoch"))
     if read.epoch is not None and read.step is not None:

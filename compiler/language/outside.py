@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag
 
+from compiler.language.presets import Preset
 from compiler.language.spec import Condition, Data, Spec
 from stages.contracts.artifact import Section
 from stages.contracts.import_card import Column, LogReading, SummaryKeys
@@ -39,6 +40,9 @@ Tries = Annotated[
 """What a run has one of, or several: one of each try to train it."""
 
 
+_PRESET = "Trainer that wrote the logs: maps the columns that it has in any version. `metrics` adds to it, and wins."
+
+
 class Import(LogReading):
     """Where the histories of the runs are, and how they are read."""
 
@@ -53,18 +57,22 @@ class Import(LogReading):
     )
     names: dict[Slug, str] = Field({}, max_length=1_000, description="Condition -> its name in paths and in `where`, when it has another.")
     steps: int = Field(ge=1, lt=2**53, description="Steps that every run was meant to make.")
-    where: dict[str, str | int] = Field(
-        {}, max_length=20, description="Of `summary`: what the run's object holds; texts may have `{condition}` and `{seed}`."
+    where: dict[str, bool | int | float | str] = Field(
+        {},
+        max_length=20,
+        description="Of `csv`, `jsonl`, `parquet`: what the run's rows hold, such as `{algorithm: ppo, seed: 42}`; of `summary`, what its "
+        "object holds. Texts may have `{condition}` and `{seed}`.",
     )
     steps_done: str | None = Field(None, description="Of `summary`: key of the last logged step.")
     state: str | None = Field(
         None,
         min_length=1,
         max_length=300,
-        description="Of `summary`, `jsonl`, `csv`: key or column of how the run ended: `finished`, `crashed`, `running` and the like.",
+        description="Of `summary`, `jsonl`, `csv`, `parquet`: key or column of how the run ended: `finished`, `crashed` or `running`.",
     )
+    preset: Preset | None = Field(None, description=_PRESET)
     metrics: dict[str, MetricUse] = Field(
-        min_length=1,
+        {},
         max_length=500,
         description="octavo's metric -> the log's column, {column: ..., unit: ...}, or of `summary` {last: key} and the like.",
     )
@@ -122,9 +130,12 @@ class ImportedSpec(OutsideSpec):
 class CommandHistory(LogReading):
     """The history that the program writes into its folder, and how it is read. Keys are those of `runs.import`."""
 
-    format: Literal["trainer_state", "wandb_file", "tensorboard", "jsonl", "csv", "text"] = Field(description="What the log is.")
+    format: Literal["trainer_state", "wandb_file", "tensorboard", "jsonl", "csv", "parquet", "text", "console"] = Field(
+        description="What the log is."
+    )
     file: ProjectPath = Field(description="Path of the log below the program's folder `{out}`.")
-    metrics: dict[str, MetricUse] = Field(min_length=1, max_length=500, description="octavo's metric -> the log's column.")
+    preset: Preset | None = Field(None, description=_PRESET)
+    metrics: dict[str, MetricUse] = Field({}, max_length=500, description="octavo's metric -> the log's column.")
     unavailable: tuple[str, ...] = Field((), max_length=100, description="Metrics that the program does not log; the page says so.")
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from stages.contracts.artifact import Artifact, Frozen, Section
 from stages.contracts.code import Version
 
-LogFormat = Literal["trainer_state", "wandb", "wandb_file", "tensorboard", "jsonl", "csv", "text", "summary"]
+LogFormat = Literal["trainer_state", "wandb", "wandb_file", "tensorboard", "jsonl", "csv", "parquet", "text", "console", "summary"]
 """wandb: a snapshot of a W&B run with its full history (stages/train/imports/wandb_api.py); stages never use the network."""
 
 
@@ -29,10 +29,18 @@ class Column(Section):
     """The log's column of a metric, when its name alone does not say enough."""
 
     column: str = Field(min_length=1, max_length=300, description="Name of the column in the log.")
+    also: tuple[str, ...] = Field(
+        (), max_length=50, description="Its names in logs of other versions; the first that a log has is read, `column` before them."
+    )
     unit: str | None = Field(
         None, max_length=40, description="Unit of the log's numbers, if not octavo's: `%`, `ms`, `min`, `bits per token`."
     )
     optional: bool = Field(False, description="Some logs lack the column; their runs then have no value of the metric.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order in which they are looked for."""
+        return (self.column, *self.also)
 
 
 class ColumnCard(Column):
@@ -69,9 +77,11 @@ class LogReading(Section):
 
     format: LogFormat = Field(
         description="What the logs are. `wandb` is a snapshot with the full history of a W&B run, `wandb_file` an offline `.wandb` file, "
-        "`summary` a JSON file of final values."
+        "`console` what a trainer printed, `summary` a JSON file of final values."
     )
-    step: str | None = Field(None, description="Column of the step; not given: the format's own (`step`, of W&B `train/global_step`).")
+    step: str | None = Field(
+        None, description="Column of the step; not given: the format's own (`step` or `global_step`, of W&B `train/global_step`)."
+    )
     epoch: str | None = Field(None, description="Column of the epoch, for logs without a step; with `steps_per_epoch`.")
     steps_per_epoch: float | None = Field(None, gt=0, description="Steps of one epoch: an epoch is no step.")
     counts_from: Literal[0, 1] = Field(1, description="Number that the logs give the first step.")
@@ -85,8 +95,8 @@ class LogReading(Section):
 class ReadCard(LogReading):
     """How a log is read into steps and columns."""
 
-    where: dict[str, str | int] = {}
-    """Of summaries: what the run's object holds."""
+    where: dict[str, bool | int | float | str] = {}
+    """What the run's rows hold; of summaries, its object."""
     columns: tuple[ColumnCard, ...] = ()
     summary: tuple[SummaryCard, ...] = ()
     steps_done: str | None = None

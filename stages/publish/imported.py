@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stages.contracts.import_card import ColumnCard, ColumnStats, ImportCard, SummaryCard
+from stages.contracts.import_card import ColumnCard, ColumnStats, ReadCard, SummaryCard
 from stages.publish import numbers
 from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.numbers import listed, plural
@@ -22,7 +22,8 @@ def mapping(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str, str]]:
     """(metric, what it was read from, unit there, place in the spec); runs of an import share one mapping."""
     run, card = next(((run, run.import_card) for run in experiment.runs if run.import_card), (None, None))
     if run and card:
-        columns: list[tuple[str, ColumnCard | SummaryCard]] = [(f"columns/{at}", each) for at, each in enumerate(card.read.columns)]
+        held = run.imported.read.columns if run.imported else card.read.columns  # under the names that the log has
+        columns: list[tuple[str, ColumnCard | SummaryCard]] = [(f"columns/{at}", each) for at, each in enumerate(held)]
         columns += [(f"summary/{at}", each) for at, each in enumerate(card.read.summary)]
         for place, column in columns:
             unit = column.unit if column.factor == 1 else f"{column.unit}, times {numbers.number(column.factor)}"
@@ -55,7 +56,8 @@ def source(run: RunFiles) -> str:
     card, read = run.import_card, run.imported
     if card is None:
         return ""
-    parts = [card.source.path if card.command is None else f"{card.command.log}, written by the program"]
+    path = read.source.path if read and card.only_read else card.source.path
+    parts = [path if card.command is None else f"{card.command.log}, written by the program"]
     if read and read.first_step is not None:
         every = "step" if read.stride == 1 else f"{read.stride} steps"
         parts.append(f"{plural(read.rows, 'row')}, steps {read.first_step} to {read.last_step}, every {every}")
@@ -68,9 +70,9 @@ def source(run: RunFiles) -> str:
     return "; ".join([*parts, f"sha256 {pin[:16]}"] if pin else parts)
 
 
-def mapped(card: ImportCard, metric: str) -> str:
+def mapped(read: ReadCard, metric: str) -> str:
     """What a metric was read from, in the log's unit and with the factor; empty for a metric that is not mapped."""
-    columns: tuple[ColumnCard | SummaryCard, ...] = (*card.read.columns, *card.read.summary)
+    columns: tuple[ColumnCard | SummaryCard, ...] = (*read.columns, *read.summary)
     column = next((column for column in columns if column.metric == metric), None)
     if column is None:
         return ""

@@ -17,6 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.contracts.artifact import digest, dump
+from stages.contracts.diagnostic import StageError
 from stages.contracts.files import file_digest
 from stages.contracts.finding import Source
 from stages.contracts.interpretation import TABLES
@@ -42,10 +43,17 @@ MODULES = ("stages.publish.page",)
 
 
 def page(folder: Path) -> None:
-    """Build `<folder>/page/`. Raises StageError or ArtifactError and leaves the old page when anything is missing or broken."""
+    """Build `<folder>/page/`. Raises StageError or ArtifactError and leaves the old page when anything is missing or broken, and S304,
+    behind a page that says so, when no run could be imported: a page without a number is no success."""
     open_card(PageCard, ExperimentFolder(folder).page_card, MODULES)
     experiment = load(folder)
     replace_folder(experiment.folder.page, compose(experiment))
+    failed = [run.outcome for run in experiment.runs if run.only_read and run.outcome and run.outcome.failure]
+    if failed and len(failed) == len(experiment.runs) and experiment.card.progress is None:
+        name, index = experiment.folder.name, experiment.folder.page / "index.md"
+        what = f"all {len(failed)} imports of {name} failed; of {experiment.runs[0].ref.name}: {failed[0].error}"
+        fix = f"{index} has the reason of each run; correct `runs.import` or the logs, then octavo compile {name} && dvc repro"
+        raise StageError("S304", what, why="the page holds no number of any run", fix=fix)
 
 
 def compose(experiment: ExperimentFiles) -> dict[str, bytes]:

@@ -76,7 +76,7 @@ class Record(Frozen):
 def passport(experiment: ExperimentFiles, finding: Finding) -> Passport:
     """A finding's passport."""
     runs, plain = experiment.runs_of_subject(finding.subject), plain_passport(finding)
-    mappings = dict.fromkeys(imported.mapped(run.import_card, finding.metric) for run in runs if run.import_card)
+    mappings = dict.fromkeys(imported.mapped((run.imported or run.import_card).read, finding.metric) for run in runs if run.import_card)
     decided = [verdict.claim for verdict in experiment.conclusions.verdicts if verdict.finding == finding.id]
     claims = (f"{experiment.origins.claims[claim]} claim {claim}" for claim in decided if claim in experiment.origins.claims)
     rows = _written(

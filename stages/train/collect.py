@@ -18,22 +18,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stages.contracts.artifact import ArtifactError, read
-from stages.contracts.attempt import FailureClass, Outcome, Started, read_attempts
+from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.files import file_digest, make_folder
 from stages.contracts.import_card import ImportCard
 from stages.contracts.layout import RunFolder
 from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
-from stages.train.attempts import begin, classify, end, lock
-from stages.train.imports.files import ReadRun, furthest_last, outcome_of, read_run, unusable, write_files
-from stages.train.imports.log import Unreadable
+from stages.train.attempts import begin, end, exit_code, lock
+from stages.train.imports.files import imported, read_tries, write_files
 from stages.train.refusals import refusal
 
 MODULE = "stages.train.collect"
 
 
 def collect(folder: Path) -> int:
-    """Import one run. Of several logs, each of a try to train it, the one that came furthest counts; all are in the ledger."""
+    """Import one run. Of several tries to train it the one that came furthest counts; all are in the ledger."""
     run = RunFolder(folder)
     card = open_card(ImportCard, run.import_card, [MODULE])
     for source in card.sources:
@@ -43,37 +42,20 @@ def collect(folder: Path) -> int:
             raise refusal("S288.changed", path=source.path)
     interrupts.install_handlers()
     with lock(run):
-        for tried in furthest_last(card):  # so that the latest attempt is the one that made the files
+        begun = time.monotonic()
+        for tried in read_tries(card):  # the latest attempt is the one that made the files
             log = tried.source.path if card.others else None
             started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None, log=log)
-            begun = time.monotonic()
-            result, failure = _read(tried, started)
-            outcome = outcome_of(tried, result, failure)
-            write_files(run, result, outcome)
+            outcome = write_files(run, card, started, tried)
             end(run, started, outcome, time.monotonic() - begun)
-            if failure == "interrupted":
-                break
-    if failure:
-        print_text(f"\n{run.root}: the import failed ({failure}): {outcome.error}", is_error=True)
-        return {"interrupted": 130, "disk": 1}.get(failure, 0)
-    path, steps = result.imported.source.path, f"{outcome.steps_done} of {card.target_steps} steps"
-    print_text(f"{card.experiment} {run.name}: {result.imported.rows} rows of {path}, {steps}")
-    for note in result.imported.notes:
+    if tried.failure:
+        print_text(f"\n{run.root}: the import failed ({tried.failure}): {outcome.error}", is_error=True)
+        return exit_code(tried.failure)
+    record, steps = imported(card, started, tried), f"{outcome.steps_done} of {card.target_steps} steps"
+    print_text(f"{card.experiment} {run.name}: {record.rows} rows of {record.source.path}, {steps}")
+    for note in record.notes:
         print_text(f"  note: {note}")
     return 0
-
-
-def _read(card: ImportCard, started: Started) -> tuple[ReadRun, FailureClass | None]:
-    """What the source gives; of a failure the hole that a page shows: no rows, and why."""
-    path = Path(card.source.path)
-    try:
-        source = read_run(card, started)
-        if file_digest(path) != card.source.sha256:
-            raise Unreadable("still_written", path=path)
-    except (Exception, KeyboardInterrupt) as caught:
-        failure, error = classify(caught)
-        return unusable(card, started, error), failure
-    return source, None
 
 
 def collect_again(folder: Path, runs: Sequence[Path]) -> None:
@@ -97,14 +79,7 @@ def _again(run: RunFolder, copy: RunFolder) -> str:
     if any(file_digest(Path(source.path)) != source.sha256 for source in card.sources):
         return "changed"
     make_folder(copy.root)
-    card = furthest_last(card)[-1]
-    try:
-        source = read_run(card, started)
-        outcome = outcome_of(card, source)
-    except Unreadable as error:
-        source = unusable(card, started, str(error))
-        outcome = outcome_of(card, source, "data")
-    write_files(copy, source, outcome)
+    write_files(copy, card, started, read_tries(card)[-1])
     return "same"
 
 

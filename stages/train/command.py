@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from stages.contracts.attempt import FailureClass, Started
+from stages.contracts.attempt import FailureClass
 from stages.contracts.files import file_digest, make_folder, open_append, open_file
 from stages.contracts.import_card import CommandCard, ImportCard, SourceCard
 from stages.contracts.layout import RunFolder
@@ -27,9 +27,9 @@ from stages.contracts.stage import card_id, main, open_card, print_text
 from stages.train import interrupts
 from stages.train.attempts import Stopped, begin, checkpoints, classify, end, exit_code, lock, under
 from stages.train.environment import prepare
-from stages.train.imports.files import ReadRun, import_record, outcome_of, read_log, write_files
+from stages.train.imports.files import ReadRun, read_log, read_run, write_files
 from stages.train.imports.log import Unreadable
-from stages.train.imports.mapping import Mapped, map_log, nothing
+from stages.train.imports.mapping import Mapped, nothing
 from stages.train.refusals import refusal
 
 MODULE = "stages.train.command"
@@ -74,15 +74,14 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
         failure, error = classify(caught)
     history = nothing()
     try:
-        history = _history(card, log, started)
+        history = _history(card, log)
     except Unreadable as unreadable:
         failure, error = (failure, error) if failure else ("data", str(unreadable))
     if failure is None and history.last < card.target_steps:
         failure, error = "bug", f"the program ended with exit code 0 after {history.last} of {card.target_steps} steps"
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    result = ReadRun(import_record(card, started, history, True, source), history.rows, history.last, failed=error or "")
-    outcome = outcome_of(card, result, failure)
-    write_files(run, result, outcome)
+    result = ReadRun(source, history, steps_done=history.last, failed=error or "", failure=failure)
+    outcome = write_files(run, card, started, result)
     end(run, started, outcome, time.monotonic() - begun)
     if failure is None:
         return 0
@@ -90,13 +89,10 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     return exit_code(failure)
 
 
-def _history(card: ImportCard, log: Path, started: Started) -> Mapped:
+def _history(card: ImportCard, log: Path) -> Mapped:
     if not log.exists():
         raise Unreadable("no_log", name=log.name)
-    history = map_log(read_log(log, card.read), card.read, card.target_steps, started.attempt)
-    if not history.rows:
-        raise Unreadable("no_mapped_row", path=log.name)
-    return history
+    return read_run(card, read_log(log, card.read)).history
 
 
 def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> None:

@@ -21,13 +21,13 @@ from stages.contracts.layout import RunFolder
 from stages.contracts.progress import RunProgress, RunState
 from stages.contracts.stage import card_id
 from stages.train.attempts import append, begin, checkpoints, end, holder, under
-from stages.train.imports.files import ReadRun, furthest_last, import_record, outcome_of, read_log, read_run, unusable
+from stages.train.imports.files import ReadRun, read_log, read_tries
 from stages.train.imports.files import write_files as write_imported
 from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import map_log, nothing
 from stages.train.recorder import Journal, write_completions, write_history
 
-_BY_LINE = {"csv", "jsonl", "text"}
+_BY_LINE = {"csv", "jsonl", "text", "console"}
 """Formats of logs whose last line may be half written."""
 _PACE_STEPS = 20
 """The last steps, of which the pace is taken."""
@@ -125,12 +125,11 @@ def _program_so_far(run: RunFolder, card: ImportCard, started: Started) -> tuple
     history = nothing()
     try:
         if log.exists():
-            history = map_log(read_log(_whole_lines(log, card, run), card.read), card.read, card.target_steps, started.attempt)
+            history = map_log(read_log(_whole_lines(log, card, run), card.read), card.read, card.target_steps, "")
     except Unreadable as error:
         history = nothing(str(error))
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")
-    result = ReadRun(import_record(card, started, history, False, source), history.rows, history.last)
-    write_imported(run, result, outcome_of(card, result))
+    write_imported(run, card, started, ReadRun(source, history, is_end_known=False, steps_done=history.last))
     if not history.last:
         return 0, None, None
     took = log.stat().st_mtime - datetime.fromisoformat(started.at).timestamp()
@@ -139,30 +138,26 @@ def _program_so_far(run: RunFolder, card: ImportCard, started: Started) -> tuple
 
 def _log_now(ref: RunRef, run: RunFolder, card: ImportCard) -> RunProgress:
     """An imported log as it is at this moment, whatever its card pins: one more reading, in the copy of the ledger."""
-    identity, card = card_id(card), furthest_last(card)[-1]
-    path = Path(card.source.path)
-    started = begin(run, identity, devices=(), sandbox="", resumed_from=None, log=path.as_posix() if card.others else None)
-    try:
-        whole = card.source.model_copy(update={"path": _whole_lines(path, card, run).as_posix()})
-        source, failure = read_run(card.model_copy(update={"source": whole}), started), None
-    except (Unreadable, FileNotFoundError) as error:
-        source, failure = unusable(card, started, str(error)), "data"
-    pinned = card.source.model_copy(update={"sha256": file_digest(path) if path.exists() else ""})
-    source = replace(source, imported=source.imported.model_copy(update={"source": pinned}))
-    outcome = outcome_of(card, source, "data" if failure else None)
-    write_imported(run, source, outcome)
+    copies = {_whole_lines(Path(source.path), card, run, number).as_posix(): source for number, source in enumerate(card.sources)}
+    first, *others = [source.model_copy(update={"path": path}) for path, source in copies.items()]
+    result = read_tries(card.model_copy(update={"source": first, "others": tuple(others)}), is_pinned=False)[-1]
+    path = Path(copies[result.source.path].path)
+    log = path.as_posix() if card.others else None
+    started = begin(run, card_id(card), devices=(), sandbox="", resumed_from=None, log=log)
+    pinned = SourceCard(path=path.as_posix(), sha256=file_digest(path) if path.exists() else "")
+    outcome = write_imported(run, card, started, replace(result, source=pinned))
     end(run, started, outcome, 0.0)
     newest = _written(path) if path.exists() else None
     state: RunState = "growing" if outcome.unknown else "ended"
     return RunProgress(run=ref.name, state=state, step=outcome.steps_done, target=ref.target_steps, newest=newest)
 
 
-def _whole_lines(log: Path, card: ImportCard, run: RunFolder) -> Path:
+def _whole_lines(log: Path, card: ImportCard, run: RunFolder, number: int = 0) -> Path:
     """The log; of one that grows line by line a copy that ends with its last whole line: half a line may hold half a number."""
-    if card.read.format not in _BY_LINE:
+    if card.read.format not in _BY_LINE or not log.is_file():
         return log
     content = read_bytes(log)
-    path = run.root / f"log-{log.name}"
+    path = run.root / f"log{number or ''}-{log.name}"
     make_folder(run.root)
     write_files({path: content[: content.rfind(b"\n") + 1]})
     return path

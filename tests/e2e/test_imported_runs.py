@@ -218,7 +218,9 @@ def test_the_page_of_runs_that_all_failed_gives_a_reason_in_each_section(tmp_pat
     monkeypatch.chdir(tmp_path)
     write_logs(SPEC.replace("grad_norm: grad_norm", "grad_norm: gradient_norm"))
     folder = compiled("imported")
-    run(folder)
+    with pytest.raises(StageError, match="all 6 imports of imported failed; of shaped-s1: no column `gradient_norm`") as refused:
+        run(folder)
+    assert refused.value.code == "S304", "dvc repro ends with an error"
     text = page_text(folder)
     assert "6 of 6 runs failed" in text and text.count("not imported</td>") == 6
     assert "No curve was drawn: none of 6 runs logged a step." in text

@@ -40,16 +40,17 @@ def read_tensorboard(path: Path, index: str = EVENT_STEP) -> Log:
     if not files or (len(files) == 1 and files[0].cut and not files[0].begins):
         raise Unreadable("no_event_file", path=path)
     rows: list[dict[str, Any]] = []
-    starts, unusable, latest = set[int](), dict[str, Unreadable](), dict[str, _EventFile]()
-    for file in files:
+    starts, elsewhere, unusable, latest = set[int](), set[int](), dict[str, Unreadable](), dict[str, _EventFile]()
+    for above, file in zip([None, *files], files, strict=False):
         starts.add(len(rows))
+        elsewhere |= {len(rows)} if above is not None and above.path.parent != file.path.parent else set()
         rows += file.rows
         for tag in sorted({name for row in file.rows for name in row} - {EVENT_STEP}):
             if tag in latest and file.begins < latest[tag].until:
                 unusable.setdefault(tag, Unreadable("at_once", column=tag, first=latest[tag].path, second=file.path))
             latest[tag] = file
     log = from_rows(rows, EVENT_STEP)
-    log.starts, log.unusable = starts, unusable
+    log.starts, log.elsewhere, log.unusable = starts, elsewhere, unusable
     log.no_numbers(tag for file in files for tag in file.others)
     log.cut = "; ".join(file.cut for file in files if file.cut)
     folders = {file.path.parent for file in files}

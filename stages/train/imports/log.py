@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,18 @@ from stages.train.attempts import Stopped
 WANDB_STEP = "train/global_step"
 """Where transformers logs the step to W&B, whose own `_step` counts calls."""
 EVENT_STEP = "step of the event"
-"""Where TensorBoard's events have their step: no name that the log itself has."""
+LINE_STEP = "step of the line"
+"""Where TensorBoard's events, and lines of a console beside a progress bar, have their step: no names that a log itself has."""
+STEPS = ("step", "global_step", "train/global_step", "training/global_step", "trainer/global_step", "global_step/max_steps")
+"""Where the step is when a spec does not say: the first that the log has. `_step` and `Step` of W&B count calls of log()."""
 MOST_CELLS, MOST_COLUMNS, LONGEST_NAME = 10_000_000, 100_000, 300
 FEW = 5
 _SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
 _NULL = {"null", "none", "n/a", ""}
+_WRAPPED = re.compile(r"(?:np\.)?(?:float|int|bfloat|tensor|array)[0-9_]*\(\[?([^\s,()\[\]]{1,60})\]?(?:, [^()]{0,100})?\)", re.IGNORECASE)
+"""A number as numpy and torch print it: `np.float64(0.1)`, `tensor(0.39, device='cuda:0')`."""
+_THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+\.[0-9]+|(?:,[0-9]{3}){2,})")
+"""`1,234.5` and `1,234,567`; `1,234` alone may be a decimal comma, and is no number."""
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 """First bytes of gzip, zip, xz, bzip2 and zstd."""
 
@@ -64,6 +72,10 @@ class Log:
     """Name in the log -> why it is no series of numbers."""
     starts: set[int] = field(default_factory=set)
     """Rows at which a file begins, of logs of several files: a program began anew there."""
+    elsewhere: set[int] = field(default_factory=set)
+    """Those of them at which a file of another folder begins."""
+    decimals: dict[str, int] = field(default_factory=dict)
+    """Of a console: name -> digits behind the point, for names that were all printed with the same few."""
     cut: str = ""
     """Where the file breaks off; everything before was read."""
     notes: list[str] = field(default_factory=list)
@@ -71,7 +83,7 @@ class Log:
     @property
     def columns(self) -> list[str]:
         """Names that the log has."""
-        return [name for name in self.table.columns if name != EVENT_STEP]
+        return [name for name in self.table.columns if name not in (EVENT_STEP, LINE_STEP)]
 
     def logged(self, column: str) -> pd.Series[Any]:
         """Cells of a column in the rows that hold it; empty for a column that the log lacks."""
@@ -91,6 +103,26 @@ def from_rows(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
     if columns > MOST_COLUMNS or len(cells) * columns > MOST_CELLS:
         raise Unreadable("large_table", rows=len(cells), columns=columns, most_columns=MOST_COLUMNS, most_cells=MOST_CELLS)
     return Log(pd.DataFrame(cells, dtype=object), index)
+
+
+def joined(logs: Sequence[Log]) -> Log:
+    """Logs that go on with each other, in their order, as one; how the run stands is what the last one says."""
+    last, offset, starts, elsewhere = logs[-1], 0, set[int](), set[int]()
+    for log in logs:
+        starts |= {offset} | {offset + start for start in log.starts}
+        elsewhere |= {offset + start for start in log.elsewhere}
+        log.table = log.table.set_axis(log.table.index + offset)
+        offset = int(log.table.index.max()) + 1
+    table = pd.concat([log.table for log in logs])
+    return replace(
+        last,
+        table=table,
+        starts=starts,
+        elsewhere=elsewhere,
+        unusable={name: fault for log in logs for name, fault in log.unusable.items()},
+        cut="; ".join(log.cut for log in logs if log.cut),
+        notes=list(dict.fromkeys(note for log in logs for note in log.notes)),
+    )
 
 
 def _cell(cell: Any) -> float | str | None:
@@ -156,6 +188,9 @@ def number(cell: Any) -> float | None:
     """The cell as a number, inf for one that is not finite; None when it was logged as "does not apply". Raises NoNumber."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in _NULL):
         return None
+    if isinstance(cell, str):
+        wrapped = _WRAPPED.fullmatch(cell.strip())
+        cell = wrapped[1] if wrapped else cell.replace(",", "") if _THOUSANDS.fullmatch(cell.strip()) else cell
     try:
         value = float(cell)  # true and false count as 1 and 0; a text may be nan or infinity
     except OverflowError:  # an integer of more than 308 digits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
@@ -16,11 +16,17 @@ from stages.contracts.history import LARGEST
 from stages.contracts.history import metric as metric_named
 from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ReadCard
 from stages.train.imports.log import FEW, WANDB_STEP, Log, NoNumber, Unreadable, sentence, shortened, value_and_state, whole
+from stages.train.imports.resumes import compare
+from stages.train.imports.rows import check_one_run
 
 _ROUNDING = 1e-6
 MOST_RESUMES = 100
 """In one log."""
 _TOLERANCE = 1e-4
+_EXACT = ("grad_norm", "learning_rate")
+"""Metrics of which 0 says that nothing is learned."""
+_OF_ALL = re.compile(r"\s*([0-9]{1,12})/([0-9]{1,12})\s*")
+"""`12/300`, as ms-swift writes a step."""
 _PART = re.compile(r"(?P<prefix>.*/)?rewards/(?P<name>[^/]+)/mean")
 
 
@@ -32,6 +38,8 @@ class Mapped:
     """As HISTORY_COLUMNS."""
     last: int = 0
     """Steps that the log shows as done. A later part takes back the steps behind which it went; steps beyond the target stay done."""
+    columns: tuple[ColumnCard, ...] = ()
+    """Those that the log has, under the names that it has."""
     record: dict[str, Any] = field(default_factory=dict)
     """What Imported (stages/contracts/import_card.py) says of the log."""
 
@@ -44,35 +52,44 @@ def nothing(*notes: str) -> Mapped:
 def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     """Rows of history. Where the step falls, a new part of the trajectory begins; it is an attempt of its own, so later parts win.
 
-    Raises Unreadable for a column that is not in the log, a cell that is no number, or a step that is no whole number.
+    Raises Unreadable for a column that is not in the log, a cell that is no number, a step that is no whole number, or several runs.
     """
-    columns = {card: log.logged(card.column) for card in read.columns if _is_there(log, card)}
+    columns = {card: log.logged(card.column) for card in _in_log(log, read.columns)}
     used = sorted({row for cells in columns.values() for row in cells.index})
     steps = _steps(log, read, used)
     if not steps:
         return nothing(*log.notes)
-    printed, within, by_epoch = len(set(steps.values())), 0, read.epoch is not None
+    printed, within, each, by_epoch = len(set(steps.values())), 0, 0, read.epoch is not None
+    unplaced = len(used) - len(steps)
     if by_epoch:
-        steps, within = _spread_epochs(steps, target)
-    cells = _cells(columns, steps)
+        steps, within, each = _steps_of_epochs(log, steps, read.steps_per_epoch or 1.0, target)
+    cells, zeros = _cells(log, columns, steps)
+    if cells.empty:
+        return nothing(*log.notes, *zeros)
     parts = _parts(cells)
+    steps = {row: steps[row] for row in parts}
     cells["part"] = cells["row"].map(parts)
+    distinct = sorted(set(steps.values()))
+    distances = pd.Series(distinct, dtype=int).diff().dropna().mode()  # the most frequent distance, of several the smallest
+    stride = int(distances.iloc[0]) if len(distances) else 1
+    check_one_run(log, steps, parts, target, stride)
     if not by_epoch:
         _check_resumes(cells, log.starts)
         for _, logged in cells.groupby("column", sort=False):
             _check_one_value_a_step(logged)
     # printed epochs are too coarse to tell rows apart
-    kept = cells.drop_duplicates(["metric", "row"] if by_epoch else ["metric", "part", "step"], keep="last")
-    distinct = sorted(set(steps.values()))
-    distances = pd.Series(distinct, dtype=int).diff().dropna().mode()  # the most frequent distance, of several the smallest
-    stride = int(distances.iloc[0]) if len(distances) else 1
+    kept = cells.drop_duplicates(["metric", "row"] if by_epoch and not each else ["metric", "part", "step"], keep="last")
     gaps = [Gap(after=a, before=b) for a, b in pairwise(distinct) if b - a > max(stride, within)]
     last_part = max(parts.values())
     names = {part: f"{attempt}-part{part + 1}" if last_part else attempt for part in range(last_part + 1)}
     history = kept.sort_values(["part", "step"], kind="stable").assign(attempt=kept["part"].map(names))
-    notes = [*log.notes, *_order_notes(log, cells, distinct, len(used) - len(steps), target)]
+    notes = [*log.notes, *_order_notes(log, cells, distinct, unplaced, target)]
+    reward = next((card.column for card in columns if card.metric == "reward"), None)
+    notes += compare(log, steps, parts, reward)
     notes += [sentence("epoch", steps=read.steps_per_epoch)] if by_epoch else []
+    notes += [sentence("epochs_of_rows", rows=len(steps), each=each)] if each else []
     notes += [sentence("spread", rows=len(steps), printed=printed, within=within)] if within else []
+    notes += zeros
     notes += _value_notes(log, columns, cells, kept, len(distinct), len(gaps))
     values = kept[kept["state"] == "value"].astype({"value": float}).groupby("metric", sort=False)["value"]
     held = values.agg(rows="size", first="first", last="last", lowest="min", highest="max", mean="mean").to_dict("index")
@@ -80,6 +97,7 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
         rows=history[["attempt", "step", "metric", "value", "state"]].to_dict("records"),
         # a log that went beyond the target keeps that step: the run was trained on
         last=distinct[-1] if distinct[-1] > target else max(step for row, step in steps.items() if parts[row] == last_part),
+        columns=tuple(columns),
         record={
             "rows": len(steps),
             "first_step": distinct[0],
@@ -93,15 +111,24 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     )
 
 
-def _is_there(log: Log, card: ColumnCard) -> bool:
-    """Whether the log has the column. Raises Unreadable when the card needs it."""
-    if card.column in log.unusable:
-        raise log.unusable[card.column]
-    if card.column not in log.table and not card.optional:
-        near = difflib.get_close_matches(card.column, log.columns, n=1, cutoff=0.6)
-        meant = f"; did you mean `{near[0]}`?" if near else "."
-        raise Unreadable("no_column", column=card.column, metric=card.metric, meant=meant, columns=_named(log))
-    return card.column in log.table
+def places(log: Log, read: ReadCard) -> list[float]:
+    """The values of the index in rows of a metric that is mapped, each once, in their order."""
+    rows = {row for card in read.columns for name in card.names for row in log.logged(name).index}
+    return sorted({cell for row, cell in log.logged(log.index).items() if row in rows and isinstance(cell, float)})
+
+
+def _in_log(log: Log, columns: Sequence[ColumnCard]) -> Iterator[ColumnCard]:
+    """The columns that the log has, each with the name that it has there. Raises Unreadable for one that is needed and not there."""
+    for card in columns:
+        name = next((name for name in card.names if name in log.table or name in log.unusable), None)
+        if name in log.unusable:
+            raise log.unusable[name]
+        if name is not None:
+            yield card if name == card.column else card.model_copy(update={"column": name})
+        elif not card.optional:
+            near = difflib.get_close_matches(card.column, log.columns, n=1, cutoff=0.6)
+            meant = f"; did you mean `{near[0]}`?" if near else "."
+            raise Unreadable("no_column", column=card.column, metric=card.metric, meant=meant, columns=_named(log))
 
 
 def _named(log: Log) -> str:
@@ -113,6 +140,8 @@ def _steps(log: Log, read: ReadCard, used: list[int]) -> dict[int, int]:
     index, steps = log.logged(log.index), dict[int, int]()
     for row in used:
         cell = index.get(row)
+        if isinstance(cell, str) and (parts := _OF_ALL.fullmatch(cell)):
+            cell, log.settings = float(parts[1]), {"max_steps": int(parts[2])} | log.settings
         try:
             is_epoch = read.epoch is not None and isinstance(cell, float)
             step = whole(cell) if not is_epoch else round(cell * (read.steps_per_epoch or 0)) if math.isfinite(cell) else None
@@ -124,6 +153,21 @@ def _steps(log: Log, read: ReadCard, used: list[int]) -> dict[int, int]:
         wanted = read.epoch or read.step or (WANDB_STEP if read.format in ("wandb", "wandb_file") else "step")
         raise Unreadable("no_step", wanted=wanted, columns=_named(log))
     return steps
+
+
+def _steps_of_epochs(log: Log, rounded: Mapping[int, int], steps_per_epoch: float, target: int) -> tuple[dict[int, int], int, int]:
+    """Rows at the printed epochs -> steps; how far a row's true step may be from it; and the steps of one row, where that is known: row k
+    stands at k times so many steps, and no other whole number gives all printed epochs."""
+    epochs = [float(log.table.at[row, log.index]) for row in rounded]
+    magnitudes = [math.floor(math.log10(epoch)) if epoch > 0 else -9 for epoch in epochs]  # with so many digits behind the point:
+    digits = pd.Series([len(f"{epoch:.9f}".rstrip("0").partition(".")[2]) for epoch in epochs]).groupby(magnitudes).transform("max")
+    halves = 0.5 * 10.0 ** -digits.astype(float) * steps_per_epoch + _ROUNDING
+    low = max((epoch * steps_per_epoch - half) / place for place, (epoch, half) in enumerate(zip(epochs, halves, strict=True), start=1))
+    high = min((epoch * steps_per_epoch + half) / place for place, (epoch, half) in enumerate(zip(epochs, halves, strict=True), start=1))
+    each = math.ceil(low)
+    if len(epochs) > 1 and 1 <= each <= high < each + 1 and digits.max() < 9:
+        return {row: place * each for place, row in enumerate(rounded, start=1)}, 0, each
+    return *_spread_epochs(rounded, target), 0
 
 
 def _spread_epochs(steps: Mapping[int, int], target: int) -> tuple[dict[int, int], int]:
@@ -142,16 +186,23 @@ def _spread_epochs(steps: Mapping[int, int], target: int) -> tuple[dict[int, int
     return spread, max(rising, default=0)
 
 
-def _cells(columns: Mapping[ColumnCard, pd.Series[Any]], steps: Mapping[int, int]) -> pd.DataFrame:
-    """One row a logged cell that has a step, with the number as it was logged, and its value and state in octavo's unit."""
-    rows = []
+def _cells(log: Log, columns: Mapping[ColumnCard, pd.Series[Any]], steps: Mapping[int, int]) -> tuple[pd.DataFrame, list[str]]:
+    """One row a logged cell that has a step, with the number as it was logged, and its value and state in octavo's unit. Zeros that may be
+    small numbers, printed with few digits, are left out where zero means another thing; a sentence says so."""
+    rows, notes = [], []
     for card, cells in columns.items():
+        digits, zeros = log.decimals.get(card.column) if card.metric in _EXACT else None, 0
         for row, logged in cells[cells.index.isin(list(steps))].items():
             if isinstance(logged, str):
                 raise Unreadable("no_number", column=card.column, step=steps[row], row=row + 1, text=repr(logged)[:60])
+            if digits and logged == 0:
+                zeros += 1
+                continue
             rows.append((card.metric, card.column, row, steps[row], logged, *value_and_state(logged, card.factor)))
+        if digits and zeros:
+            notes.append(sentence("rounded_zeros", column=card.column, decimals=digits, count=zeros, least=0.5 * 10**-digits))
     names = ["metric", "column", "row", "step", "logged", "value", "state"]
-    return pd.DataFrame(rows, columns=names, dtype=object).astype({"row": int, "step": int})
+    return pd.DataFrame(rows, columns=names, dtype=object).astype({"row": int, "step": int}), notes
 
 
 def _parts(cells: pd.DataFrame) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Text files as logs: formats `csv`, `jsonl`, `trainer_state`, `wandb` (a snapshot of a W&B run, see wandb_api.py) and `text`."""
+"""Files of rows as logs: formats `csv`, `parquet`, `jsonl`, `trainer_state`, `wandb` (a snapshot of W&B, see wandb_api.py), `text`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from stages.contracts.files import require_few
 from stages.contracts.import_card import PART, SNAPSHOT, ending, pattern_names
 from stages.train.imports.log import (
+    MOST_CELLS,
+    MOST_COLUMNS,
     WANDB_STEP,
     Log,
     NoNumber,
@@ -106,22 +108,44 @@ def read_jsonl(path: Path, index: str = "step", first: int = 1) -> Log:
 
 
 def read_trainer_state(path: Path, index: str = "step") -> Log:
-    """Rows of `log_history`; `global_step` is what transformers' Trainer itself says of its last step. Raises Unreadable."""
+    """Rows of `log_history`, alone or in trainer_state.json. `global_step` is what transformers' Trainer itself says of its last step: of a
+    checkpoint the steps done so far, and the end of the run where it is `max_steps`. Raises Unreadable."""
     try:
         state = load_json(content(path))
+        state = {"log_history": state} if isinstance(state, list) else state
         log = from_rows((dict(flat(row)) for row in state["log_history"]), index)
         log.steps_done = whole(state.get("global_step"))
+        planned = whole(state.get("max_steps"))
     except ValueError as error:
         raise Unreadable("no_json", path=path, error=error) from None
     except NoNumber as text:
         raise Unreadable("no_global_step", path=path, text=text) from None
     except (KeyError, TypeError, AttributeError):
         raise Unreadable("no_trainer_state", path=path) from None
-    log.settings = {"max_steps": state.get("max_steps")}
+    log.settings = {"max_steps": planned}
+    if log.steps_done is not None and planned and log.steps_done >= planned:
+        log.finished = f"its own state says {log.steps_done} of {planned} steps"
     if "train_loss" in log.table:
         del log.table["train_loss"]
         log.notes.append(sentence("no_train_loss"))
     return log
+
+
+def read_parquet(path: Path, index: str = "step") -> Log:
+    """A table whose cells are numbers or texts. A null was not logged: data frames fill with it. NaN was logged. Raises Unreadable."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = content(path)
+    try:
+        file = pq.ParquetFile(io.BytesIO(data))
+        names, rows = file.schema_arrow.names, file.metadata.num_rows
+        if len(names) > MOST_COLUMNS or rows * len(names) > MOST_CELLS:
+            raise Unreadable("large_table", rows=rows, columns=len(names), most_columns=MOST_COLUMNS, most_cells=MOST_CELLS)
+        table = file.read().to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Unreadable("no_parquet", path=path, error=str(error)[:200]) from None
+    return from_rows(({name: cell for name, cell in flat(row) if cell is not None} for row in table), index)
 
 
 def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:

@@ -19,7 +19,7 @@ _METHODS = {
 }
 
 
-def read_summary(path: Path, where: Mapping[str, str | int]) -> dict[str, Any]:
+def read_summary(path: Path, where: Mapping[str, Any]) -> dict[str, Any]:
     """The one object of the file, at any depth, that holds all of `where`. Raises Unreadable when none or several do."""
     try:
         objects = _objects(load_json(content(path)))

@@ -1,11 +1,12 @@
-import re
 from pathlib import Path
 
 import pytest
 
+from compiler.language.presets import preset_metrics
 from stages.contracts.history import TRL_NAMES, metric, metric_of_trl
 from stages.contracts.plugin import DETECTORS, GATES, Judgement, kinds, load
 from tests.attribute_texts import attribute_texts
+from tests.compiler.preset_reference import rows as preset_rows
 
 GUIDE = Path(__file__).parents[3] / "site/docs/guide/import-runs.md"
 
@@ -52,10 +53,10 @@ def test_only_plug_ins_are_loaded():
 
 
 def test_each_name_of_trl_is_a_metric_of_octavo_and_in_the_guide() -> None:
-    listed = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert listed.pop("rewards/<function>/mean") == "gate.<function>.score"
-    assert listed == TRL_NAMES
-    assert all(metric(name) is not None for name in TRL_NAMES.values())
+    guide = GUIDE.read_text(encoding="utf-8")
+    assert "\n".join(preset_rows()) in guide, "python tests/compiler/preset_reference.py"
+    assert "TRL's `rewards/<function>/mean` is `gate.<function>.score`" in guide
+    assert all(name in preset_metrics("trl")[octavo].names for name, octavo in TRL_NAMES.items())
 
 
 def test_a_name_of_trl_is_told_from_any_other() -> None:
