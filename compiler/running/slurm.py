@@ -131,6 +131,8 @@ class Slurm:
         live = queue(submission.jobs)
         jobs = [submission.job(index) for index, task in enumerate(batch.tasks) if task.run in runs]
         cancel([job for job in jobs if job in live])
+        if len(runs) == len(batch.tasks) and submission.step in live:  # nothing is left that the job after them could do
+            cancel([submission.step])
 
     def _arrays(self, name: str, indices: Sequence[int]) -> tuple[Part, ...]:
         """Arrays of at most as many tasks as this Slurm takes."""

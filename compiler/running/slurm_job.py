@@ -8,6 +8,7 @@ run <machine> <names>              octavo run, from the job that made what runs 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from compiler.running.launch import finish, launch, machine
 from compiler.running.slurm import TURNS, Slurm, interrupted
 from compiler.running.slurm_commands import ask, facts
 from compiler.running.tasks import due
-from compiler.running.worker import Worker
+from compiler.running.worker import HANDLED, Worker
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import read_attempts
 
@@ -67,6 +68,8 @@ def work(batch: Path, index: int) -> int:
         if (stands := state(loaded, run)) is not None:
             write(loaded.state(run), stands.model_copy(update={"ended": None}))  # the job is in the queue again
     if code and requeues:
+        for number in HANDLED:
+            signal.signal(number, signal.SIG_DFL)
         ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
         time.sleep(_END_SECONDS)  # Slurm ends us; where it does not requeue, the job after the runs sends the run again
     return code
