@@ -121,6 +121,11 @@ seeds: $(VENV)/octavo.lean.installed  ## train the small profiles of the three a
 	@echo
 	@echo "The pages:   build/site/examples/index.html names them; make serve, then http://localhost:$(PORT)/examples/"
 
+site: $(VENV)/octavo.installed  ## build the site of the pages that are there, without training anything
+	@$(HERE)
+	@$(BIN)/python -m stages.publish.site runs
+	@echo "The site:   build/site/index.html; make serve, then http://localhost:$(PORT)/"
+
 data: $(VENV)/octavo.installed  ## write the prompt sets of data/ again (equal bytes)
 	@$(BIN)/python -m stages.train.corpus expressions data/quickstart
 	@$(BIN)/python -m stages.train.corpus functions data/python-functions

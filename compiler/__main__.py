@@ -8,6 +8,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import sys
 import tomllib
 from collections import defaultdict
@@ -123,7 +124,7 @@ exit codes:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="octavo",
         description="Specs to reproducible, published evidence.",
         epilog=_EXIT_CODES,
@@ -141,6 +142,18 @@ def _parser() -> argparse.ArgumentParser:
                 options["type"] = {"positive": _positive}[options["type"]]
             (groups[group] if group else command).add_argument(*flags, **options)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Suggests the command that was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        if unknown := re.search(r"argument command: invalid choice: '([^']*)'", message):
+            from compiler.problems import nearest
+
+            meant = nearest(unknown[1], tomllib.loads(COMMANDS.read_text(encoding="utf-8")))
+            message = f"no command {unknown[1]!r}{f', did you mean `octavo {meant}`?' if meant else ';'} `octavo --help` lists the commands"
+        super().error(message)
 
 
 def _positive(text: str) -> int:

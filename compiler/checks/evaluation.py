@@ -3,7 +3,7 @@ exists for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from compiler.build.imports import ImportedTraining
@@ -141,6 +141,7 @@ def _plans(experiment: Experiment) -> Iterator[Diagnostic]:
 
 
 FEWEST_SEEDS = 3
+MOST_METRICS_SHOWN = 8
 
 
 def claims(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Iterator[Diagnostic]:
@@ -182,7 +183,9 @@ def known_metric(claim: Claim, place: Place, sides: list[Setup], scores: list[st
     elif metric(claim.metric) is not None:
         why = f"not every run of {' and '.join(f'`{side.name}`' for side in sides)} logs it"
     else:
-        why = "a claim on a metric that nothing produces can never be decided"
+        why = f"it could never be decided; what the runs give is {listed(metrics[:MOST_METRICS_SHOWN])}"
+        if len(metrics) > MOST_METRICS_SHOWN:
+            why += f" and {len(metrics) - MOST_METRICS_SHOWN} more, see site/docs/reference/metrics.md"
     example = next((name for name in metrics if name.endswith("pass_share")), metrics[0])
     yield unknown("E305", claim.metric, metrics, place, why=why, example=example)
 
@@ -204,13 +207,17 @@ def _seeds(claim: Claim, node: Node, experiment: Experiment) -> Iterator[Diagnos
     needed, seeds, place = claim.needs.seeds, sorted(set(experiment.spec.seeds)), place_of(node, "needs.seeds", "id")
     count = len(seeds)
     if needed < FEWEST_SEEDS:
-        yield problem("E307", place, claim=claim.id, seeds=_counted(needed), fewest=FEWEST_SEEDS)
+        pilot = _listed(seeds[: FEWEST_SEEDS - 1])
+        yield problem("E307", place, claim=claim.id, seeds=_counted(needed), fewest=FEWEST_SEEDS, given=pilot)
     elif needed > count and experiment.profile is None:
         more = [*seeds, *(seed for seed in range(1, needed + count + 1) if seed not in seeds)][:needed]
-        other = {"or": f", or needs: {{seeds: {count}}}" if count >= FEWEST_SEEDS else "", "more": ", ".join(map(str, sorted(more)))}
-        yield problem(
-            "E306", place, experiment.node("seeds").key, claim=claim.id, needed=needed, count=count, seeds=_counted(count), **other
-        )
+        facts = {"claim": claim.id, "needed": needed, "count": count, "seeds": _counted(count), "more": _listed(sorted(more))}
+        fewer = f", or needs: {{seeds: {count}}}" if count >= FEWEST_SEEDS else ""
+        yield problem("E306", place, experiment.node("seeds").key, **facts, fewer=fewer, given=_listed(seeds))
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _counted(seeds: int) -> str:

@@ -21,6 +21,8 @@ from stages.contracts.training import GroupedSettings, OptimizedSettings, SftSet
 
 CLIP = 0.2
 """The adaptive controller never reacts to a relative error above this (Ziegler et al. 2019)."""
+HIGHEST_RATE = 0.1
+"""AdamW moves a weight by about the learning rate at every step, whatever the gradient is; trained weights are about this large."""
 MOVES = 1.5
 """A coefficient that cannot even change by this factor in the whole run is as good as fixed."""
 
@@ -68,9 +70,11 @@ def whole_groups(per_step: int, accumulation: int, group: int) -> str:
 
 
 def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> Iterator[Diagnostic]:
-    """W303 no checkpoint, E355 a warm-up that the schedule ignores, E356 one that outlasts the training."""
+    """W303 no checkpoint, W329 a rate that destroys the weights, E355 a warm-up that the schedule ignores, E356 one beyond the training."""
     if train.save_steps > train.max_steps:
         yield problem("W303", place_of(node, "save_steps"), None, **dict(train), fix=max(1, train.max_steps // 3))
+    if train.learning_rate > HIGHEST_RATE:
+        yield problem("W329", place_of(node, "learning_rate"), learning_rate=train.learning_rate, highest=HIGHEST_RATE)
     key = "warmup_ratio" if train.warmup_ratio else "warmup_steps"
     written, other, schedule = node.get(key), node.get("warmup_steps"), node.get("lr_scheduler_type")
     if written is None or train.warmup == 0:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compiler.document.node import Document, Node
 from compiler.problems import Rejected, problem, refused_file, sentence
-from stages.contracts.diagnostic import Diagnostic, Note, Place
+from stages.contracts.diagnostic import Diagnostic, Place
 from stages.contracts.files import FileRefused, open_file
 
 MAX_BYTES = 1_000_000
@@ -28,6 +27,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_CONFLICT = re.compile(r"(<{7}|\|{7}|>{7})( .*)?|={7}")
+_UNQUOTED = re.compile(r"[^\s,{}\[\]'\"]+:[^\s,{}\[\]'\"]+")
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -193,7 +194,10 @@ class _Builder:
         return float(text) if is_number else text
 
     def syntax(self, error: Any) -> Diagnostic:
-        """E101 or E104 for what the parser could not read."""
+        """E101 or E104 for what the parser could not read; what was never closed, where it opens."""
+        for number, text in enumerate(self.lines, 1):
+            if _CONFLICT.fullmatch(text):
+                return problem("E101.conflict", Place(self.file, number, 1), marker=text[:7])
         context = getattr(error, "context_mark", None)
         mark = getattr(error, "problem_mark", None) or context
         place = self._place(mark) if mark else Place(self.file, 1, 1)
@@ -204,10 +208,25 @@ class _Builder:
         if line[place.column - 1 : place.column] == "?":
             return problem("E101.question", place)
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-        broken = problem("E101", place, reason=reason)
-        if mark and context and error.context and context.line != mark.line:
-            broken = replace(broken, notes=(Note(self._place(context), str(error.context)),))
-        return broken
+        for unquoted in _UNQUOTED.finditer(line):
+            if reason == "found unexpected ':'" and unquoted.start() < place.column <= unquoted.end():
+                return problem("E101.colon", Place(self.file, place.line, unquoted.start() + 1, len(unquoted[0])), text=unquoted[0])
+        opening = self._place(context) if mark and context and context.line != mark.line else None
+        above = self.lines[place.line - 2] if place.line > 1 else ""
+        if reason == "mapping values are not allowed in this context" and ":" not in above and above.strip():
+            opening = Place(self.file, place.line - 1, len(above) - len(above.lstrip()) + 1)
+        if opening is None:
+            return problem("E101", place, reason=reason)
+        context_words = str(getattr(error, "context", None))
+        form = (
+            "E101.open"
+            if "flow" in context_words or "quoted" in context_words
+            else "E101.key"
+            if "block" not in context_words
+            else "E101.block"
+        )
+        start, end = (place, opening) if form == "E101.block" else (opening, place)
+        return problem(form, start, end, reason=reason, text=self.lines[opening.line - 1].strip()[:60], context=context_words)
 
     def _place(self, start: Any, end: Any = None) -> Place:
         line = min(start.line, len(self.lines) - 1)

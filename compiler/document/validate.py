@@ -19,6 +19,7 @@ from stages.contracts.diagnostic import Diagnostic, Place
 
 M = TypeVar("M", bound=BaseModel)
 
+MOST_SEEDS_SHOWN = 10
 MOST = 200
 """Problems of one section that are collected; twenty are shown."""
 _TYPES = {
@@ -55,6 +56,8 @@ def validated(model: type[M], node: Node, where: str = "") -> tuple[M | None, li
             # sum, as any() would stop at the first
             if not sum(_converted(plain, details, model) for details in errors):
                 break
+    # pydantic counts the entries that are right: a list whose entries are refused is no list that is too short
+    errors = [details for details in errors if details["type"] != "too_short" or len(details["input"]) < details["ctx"]["min_length"]]
     problems = [_problem(details, model, node, where) for details in errors[:MOST]]
     meant = {problem.fix for problem in problems if problem.code == "E201"}
     # a misspelt key is not reported a second time as a missing one
@@ -164,7 +167,11 @@ def _wrong_type(key: str, expected: str, node: Node, place: Place) -> Diagnostic
         form = "E203.quoted"
     elif expected in ("a number", "a whole number") and isinstance(node.value, str):
         form = "E203.number"
-    return problem(form, place, key=key, expected=expected, shape=_shape(node), value=_shown(node))
+    elif expected == "a list" and not isinstance(node.value, dict):
+        form = "E203.list"
+    count = node.value if key == "seeds" and type(node.value) is int and 1 < node.value <= MOST_SEEDS_SHOWN else None
+    example = list(range(1, count + 1)) if count else f"[{_shown(node)}]"
+    return problem(form, place, key=key, expected=expected, shape=_shape(node), value=_shown(node), example=str(example))
 
 
 def _shape(node: Node) -> str:

@@ -33,8 +33,10 @@ def exactly_one(*keys: str, says: str, why: str, fix: str) -> Any:
     listed = f"{', '.join(f'`{key}`' for key in keys[:-1])} and `{keys[-1]}`"
 
     def check(self: Any) -> Any:
-        if sum(getattr(self, key) is not None for key in keys) != 1:
-            raise refused("E209.one", says=says, keys=listed, why=why, fix=fix)
+        given = [key for key in keys if getattr(self, key) is not None]
+        if len(given) != 1:
+            repair = f"delete {' or '.join(f'`{key}`' for key in given)}" if given else fix
+            raise refused("E209.one", says=says, keys=listed, why=why, fix=repair)
         return self
 
     return model_validator(mode="after")(check)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stages.contracts.artifact import Section
-from stages.contracts.training import OwnGenerationSettings, SampledSettings
+from stages.contracts.training import MOST_STEPS, OwnGenerationSettings, SampledSettings
 
 
 class KlSettings(Section):
@@ -25,7 +25,7 @@ class PpoSettings(SampledSettings):
     A step is one update: sample a batch, score it, then `ppo_epochs` passes over it in minibatches."""
 
     algorithm: Literal["ppo"] = Field(description="Training algorithm.")
-    max_steps: int = Field(ge=1, description="Updates of a run; each samples one batch.")
+    max_steps: int = Field(ge=1, le=MOST_STEPS, description="Updates of a run; each samples one batch.")
     batch_size: int = Field(64, ge=1, description="Completions an update.")
     mini_batch_size: int = Field(16, ge=1, description="Completions of one forward and backward pass.")
     gradient_accumulation_steps: int = Field(1, ge=1, description="Minibatches of one optimizer step.")

@@ -14,6 +14,9 @@ from pydantic import Field
 from stages.contracts.artifact import Section, later
 from stages.contracts.stops import EarlyStop
 
+MOST_STEPS = 10_000_000
+"""Of a run: more is a slip of the pen, and would fill a disk with its history."""
+
 
 class Guards(Section):
     """What is done about non-finite gradients and logits during training."""
@@ -30,7 +33,7 @@ class TrainSettings(Section):
     """Keys that every algorithm has. `algorithm` is narrowed to its own name by each."""
 
     algorithm: str
-    max_steps: int = Field(ge=1, description="Optimizer steps of a run.")
+    max_steps: int = Field(ge=1, le=MOST_STEPS, description="Optimizer steps of a run.")
     early_stop: EarlyStop | None = Field(None, exclude=True, description="Stops a run that learns no more; never a null control.")
     """Not on cards: there it is one of the rules of `stop`."""
 

@@ -28,6 +28,27 @@ def score(text, row):
 class score_class: ...
 value = 3
 '''
+TRL = """
+calls = []
+
+def lengths(prompts, completions, target, **kwargs):
+    calls.append((prompts, kwargs))
+    return [None if goal is None else abs(len(text) - goal) / -10 for text, goal in zip(completions, target)]
+
+def words(completions, *, target):
+    return [len(messages[0]["content"].split()) / 2 for messages in completions]
+
+def short(completions, **kwargs):
+    return [0.5]
+
+def raises(completions, **kwargs):
+    raise ValueError("no\\x00pe")
+
+def no_text(row): return 1
+def too_many(text, row, third): return 1
+def by_place(completions, target, /): return [1]
+"""
+"""Reward functions as TRL takes them."""
 
 
 @pytest.fixture
@@ -38,6 +59,7 @@ def project(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("")
     (package / "tone.py").write_text(SOURCE)
     (package / "words.py").write_text("def half(row):\n    return row['half']\n")
+    (package / "trl.py").write_text(TRL)
     (package / "limits.py").write_text("HIGH = 1\n")
     (package / "broken.py").write_text("def f(:\n")
     (package / "uses_broken.py").write_text("import my_rewards.broken\ndef f(text, row): return 1\n")
@@ -68,6 +90,32 @@ def test_whatever_goes_wrong_is_unknown_for_that_answer_alone(project):
     assert "does not know" in judgements[2].reason and "'2'" in judgements[4].reason and "SystemExit" in judgements[5].reason
     # None says that it does not know; all else is the function's own fault, and a run that stops of it is told so
     assert [judgement.broken for judgement in judgements] == [True, True, False, True, True, True, False]
+
+
+def test_a_reward_function_of_trl_is_called_once_with_columns(project):
+    settings = Settings(function="my_rewards.trl.lengths", low=-1.0, high=0.0, passes_from=0.8)
+    rows = [{"prompt": "a", "target": 2, "id": "1"}, {"prompt": "b", "target": 4, "id": "2"}, {"prompt": "c", "target": None, "id": "3"}]
+    judgements = judge(settings, [Answer(text, row) for text, row in zip(("xx", "xxxxxxxxx", "x"), rows, strict=True)])
+    assert [(judgement.status, judgement.score) for judgement in judgements] == [("pass", 1.0), ("fail", 0.5), ("unknown", None)]
+    assert sys.modules["my_rewards.trl"].calls == [(["a", "b", "c"], {"id": ["1", "2", "3"]})]
+    (beyond,) = judge(settings, [Answer("x" * 30, rows[0])])
+    assert beyond.broken and beyond.reason == "my_rewards.trl:lengths gave '-2.8', which is no score from -1 to 0"
+
+
+def test_a_function_of_trl_may_read_chat_messages_and_take_chosen_columns(project):
+    row = {"prompt": "a", "target": 2}
+    chat = Settings(function="my_rewards.trl:words", chat=True)
+    assert [judgement.score for judgement in judge(chat, [Answer("one", row), Answer("one two", row)])] == [0.5, 1.0]
+    assert [judgement.reason for judgement in judge(Settings(function="my_rewards.trl:short"), [Answer("x", row)] * 2)] == [
+        "my_rewards.trl:short gave 1 scores for 2 completions"
+    ] * 2
+    (raised,) = judge(Settings(function="my_rewards.trl:raises"), [Answer("x", row)])
+    assert raised.broken and raised.reason.startswith("my_rewards.trl:raises raised ValueError: no")
+
+
+@pytest.mark.parametrize("written", ["my_rewards.tone.score", "my_rewards/tone.py:score", "my_rewards.tone:score"])
+def test_three_ways_to_name_a_function_are_the_same(project, written):
+    assert Settings(function=written) == Settings(function="my_rewards.tone:score")
 
 
 def test_the_function_cannot_change_the_data_row(project):
@@ -102,7 +150,8 @@ def test_settings_of_a_card_hold_the_hash(project):
 @pytest.mark.parametrize(
     "function",
     [
-        "my_rewards.tone", "my_rewards.tone:missing", "my_rewards.tone:value", "my_rewards.tone:score_class", "my_rewards.missing:f",
+        "my_rewards.tone", "my_rewards.trl:no_text", "my_rewards.trl:too_many", "my_rewards.trl:by_place",
+        "my_rewards.tone:missing", "my_rewards.tone:value", "my_rewards.tone:score_class", "my_rewards.missing:f",
         "my_rewards.broken:f", "my_rewards.uses_broken:f", "os:system", "os.path:join", "..my_rewards.tone:score", "/etc/passwd:f",
         "my_rewards/tone:score", ":score", "my_rewards.tone:score:x", "my_rewards.tone:__import__('os')", "",
     ],
