@@ -143,7 +143,7 @@ def _columns(settings: Settings, answers: Sequence[Answer]) -> dict[str, list[An
     return {**columns, "completions": texts}
 
 
-def _judge(settings: Settings, function: Callable[[str, dict[str, Any]], Any], answer: Answer) -> Judgement:
+def _judge(settings: Settings, function: Callable[..., Any], answer: Answer) -> Judgement:
     try:
         score = function(answer.text, copy.deepcopy(dict(answer.row)))
     except (Exception, SystemExit) as error:
@@ -165,7 +165,7 @@ def _unknown(reason: str, broken: bool = False) -> Judgement:
     return Judgement("unknown", None, reason.encode("utf-8", "backslashreplace").decode()[:300], broken=broken)
 
 
-def _load(function: str) -> Callable[[str, dict[str, Any]], Any]:
+def _load(function: str) -> Callable[..., Any]:
     """Import the function. Raises ValueError when an installed package of the same name hides the project's module."""
     name, _, attribute = function.partition(":")
     if str(Path.cwd()) not in sys.path:
