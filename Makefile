@@ -32,7 +32,7 @@ HERE = $(BIN)/octavo --version > /dev/null 2>&1 || { echo "$(VENV) was made in a
 demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experiment, build the site (about 8 minutes; a second time seconds)
 	@$(HERE)
 	@octavo compile
-	@dvc repro
+	@if [ "$$(nproc)" -gt 1 ]; then echo "several cores: octavo run trains runs side by side"; octavo run; else echo "one core: dvc repro trains one run after the other"; dvc repro; fi
 	@echo
 	@echo "The page:   build/site/experiments/quickstart/index.html   (open it in a browser; it works from the file system)"
 	@echo "The site:   make serve, then http://localhost:$(PORT)/"

@@ -272,6 +272,8 @@ def cluster(needs: Needs, name: str) -> Iterator[Line]:
     from compiler.build.inputs import Inputs
     from compiler.problems import Rejected
     from compiler.running.machines import settings
+    from compiler.running.slots import gpus as visible_gpus
+    from compiler.running.slots import lock_folder, places
     from compiler.running.slurm_commands import SlurmMachine
     from compiler.running.slurm_node import node_facts
 
@@ -279,7 +281,8 @@ def cluster(needs: Needs, name: str) -> Iterator[Line]:
     try:
         _, machine = settings(name, Inputs())
         if not isinstance(machine, SlurmMachine):
-            yield _line("cluster", "here", name=name)
+            slots = {"gpus": len(visible_gpus()), "slots": len(places(machine.slots)), "folder": lock_folder()}
+            yield _line("cluster", _first(few=slots["gpus"] < wanted, here=True), name=name, wanted=wanted, **slots)
             return
         state, facts = node_facts(machine, wanted)
     except Rejected as rejected:

@@ -17,11 +17,15 @@ from compiler.build.revisions import LOCK
 from compiler.commands.git import commit, extract, git, older_contents
 from compiler.commands.plan_claims import claims_at_risk, cost, held_against, undated
 from compiler.commands.plan_reasons import CARD, Reasons, json_object
-from compiler.commands.plan_report import ExperimentPlan, PageState, Plan, StagePlan, markdown, text
+from compiler.commands.plan_report import ExperimentPlan, Forecast, PageState, Plan, StagePlan, markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import Status, command, statuses
 from compiler.problems import Rejected, errors, sentence
+from compiler.running.launch import machine
+from compiler.running.machines import DEFAULT, Machine
+from compiler.running.schedule import makespan
+from compiler.running.tasks import due
 from stages.contracts.artifact import dump
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
@@ -64,8 +68,28 @@ class _Baseline:
 def run(options: argparse.Namespace, inputs: Inputs) -> int:
     """Print what would run. 4 with --exit-code if something would train."""
     report = plan(options.specs, inputs, options.base)
+    if options.on or DEFAULT in os.environ:
+        references = [named(name) for name in options.specs] or live(inputs)
+        report = report.model_copy(update={"forecast": _forecast(references, machine(options.on, inputs), inputs)})
     print(dump(report) if options.json else markdown(report) if options.markdown else text(report), end="")
     return 4 if options.exit_code and report.training else 0
+
+
+def _forecast(references: Sequence[Reference], place: Machine, inputs: Inputs) -> Forecast:
+    """When the machine would have trained what is due, if all of it were begun now."""
+    trained = [task for tasks in due(references, inputs).tasks.values() for task in tasks if task.trains]
+    hours = [task.hours for task in trained if task.hours is not None]
+    gpus = max((task.gpus for task in trained), default=0)
+    at_once = place.capacity(gpus)
+    is_known = len(hours) == len(trained)
+    return Forecast(
+        machine=place.name,
+        runs=len(trained),
+        at_once=at_once,
+        gpus=gpus,
+        device_hours=sum((task.hours or 0.0) * max(1, task.gpus) for task in trained) if is_known else None,
+        hours=makespan(hours, at_once) if is_known and at_once else None,
+    )
 
 
 def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Literal
 
 from compiler.commands.git import contents, git
@@ -13,15 +12,15 @@ from compiler.commands.plan_reasons import json_object
 from compiler.commands.plan_report import ClaimAtRisk, Cost, StagePlan
 from compiler.compile import Compiled
 from compiler.problems import listed
+from compiler.running.schedule import HOUR, attempts_of, is_on_gpu, paces_of
 from stages.contracts.analysis_card import ConcludeCard, ScreenCard
 from stages.contracts.artifact import ArtifactError, read
-from stages.contracts.attempt import Attempt, first_data, read_attempts
+from stages.contracts.attempt import first_data
 from stages.contracts.claim import ClaimRule
 from stages.contracts.files import read_text
 from stages.contracts.finding import Findings
 from stages.contracts.layout import RUNS, ExperimentFolder
 
-HOUR = 3600.0
 SHOWN = 4
 """Names of runs in one sentence."""
 
@@ -29,13 +28,10 @@ SHOWN = 4
 def cost(compiled: Compiled, runs: Iterable[str]) -> Cost:
     """Device hours of training these runs: device seconds a step of this experiment's own finished attempts, times the steps to do; else
     what the spec declares."""
-    on_gpu = any(card.device == "cuda" for card in compiled.cards.train.values())
-    unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if on_gpu else "CPU-hours"
+    unit: Literal["GPU-hours", "CPU-hours"] = "GPU-hours" if is_on_gpu(compiled) else "CPU-hours"
     steps = {run.name: run.setup.train.max_steps for run in compiled.expansion.runs}
     again = [steps[name] for name in runs if name in steps]
-    rates = [
-        rate for path in sorted((RUNS / compiled.experiment.name).glob("*/attempts.jsonl")) for rate in _rates(_attempts(path), on_gpu)
-    ]
+    rates = [seconds * devices for seconds, devices in paces_of(compiled)]
     if rates and again:
         low, median, high = (round(sum(again) * rate / HOUR, 6) for rate in (min(rates), statistics.median(rates), max(rates)))
         return Cost(unit=unit, runs=len(again), basis="attempts", attempts=len(rates), median=median, low=low, high=high)
@@ -43,22 +39,6 @@ def cost(compiled: Compiled, runs: Iterable[str]) -> Cost:
     if hours is not None and again:
         return Cost(unit=unit, runs=len(again), basis="resources", median=round(hours * len(again), 6))
     return Cost(unit=unit, runs=len(again), basis="no history", attempts=len(rates))
-
-
-def _rates(attempts: Iterable[Attempt], on_gpu: bool) -> Iterator[float]:
-    """Device seconds a step of each finished attempt on the same kind of device."""
-    for attempt in attempts:
-        devices, ended = attempt.started.devices, attempt.ended
-        steps = ended.last_step - (attempt.started.resumed_from or 0) if ended and ended.outcome == "finished" else 0
-        if ended and steps > 0 and any(name != "cpu" for name in devices) == on_gpu:
-            yield ended.seconds / steps * (len(devices) if on_gpu else 1)
-
-
-def _attempts(path: Path) -> tuple[Attempt, ...]:
-    """Of a ledger on this machine. A broken one is no history."""
-    with suppress(ArtifactError, OSError, UnicodeDecodeError):
-        return read_attempts(path)
-    return ()
 
 
 def claims_at_risk(
@@ -99,7 +79,7 @@ def claims_at_risk(
             if are_gates_new and rule.included_only:
                 why.append("its health gates change")
             edits = [words for words in why if words in _VOID]
-            data = [date for run in (runs if edits else ()) if (date := first_data(_attempts(folder.run(run).attempts)))]
+            data = [date for run in (runs if edits else ()) if (date := first_data(attempts_of(folder.run(run).attempts)))]
             if data:
                 why = [f"{words}, and it has data since {min(data)[:10]}: it becomes void" if words in edits else words for words in why]
             if rule.metric.startswith("evaluation.") and certain & {f"evaluate-{run}" for run in ("untrained", *runs)}:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from compiler.build.inputs import MADE
 from compiler.problems import listed, sentence
-from stages.contracts.artifact import Artifact, Frozen
+from stages.contracts.artifact import Artifact, Frozen, later
 from stages.contracts.layout import MODELS
 
 NAMES, REASONS, ROWS = 4, 6, 60
@@ -115,6 +115,20 @@ class ExperimentPlan(Frozen):
     page: PageState
 
 
+class Forecast(Frozen):
+    """When the runs that train would be done on a machine. Hours are null where those of a run are not known."""
+
+    machine: str
+    runs: int
+    at_once: int | None
+    """Runs side by side; null: the machine does not say."""
+    gpus: int
+    """Of one run; 0: it trains on a CPU. The most, where runs differ."""
+    device_hours: float | None
+    hours: float | None
+    """Until the last run ends."""
+
+
 class Plan(Artifact):
     """What `octavo plan --json` prints."""
 
@@ -127,6 +141,8 @@ class Plan(Artifact):
     shared: tuple[StagePlan, ...]
     """Stages of no experiment: base models, the site."""
     removed_experiments: tuple[str, ...] = ()
+    forecast: Forecast | None = later(None)
+    """With --on."""
     notes: tuple[str, ...] = ()
     """What could not be compared and why, in plain sentences."""
 
@@ -142,7 +158,7 @@ class Plan(Artifact):
 
 def text(plan: Plan) -> str:
     """All of it, for a terminal."""
-    lines = [_headline(plan), *(f"note: {note}" for note in plan.notes)]
+    lines = [_headline(plan), *([_forecast(plan.forecast)] if plan.forecast else []), *(f"note: {note}" for note in plan.notes)]
     for experiment in plan.experiments:
         lines += ["", f"{experiment.name}  ({experiment.spec})", *(f"  {line}" for line in _counts(experiment)), *_details(experiment)]
         lines.append(f"  page: {_PAGE[experiment.page]}")
@@ -154,7 +170,13 @@ def text(plan: Plan) -> str:
 
 def markdown(plan: Plan) -> str:
     """A comment of at most LIMIT characters. What does not fit is counted, not shown."""
-    lines = [MARKER, f"### octavo plan: {_safe(_headline(plan))}", "", f"| experiment | {' | '.join(_COLUMNS)} |"]
+    lines = [
+        MARKER,
+        f"### octavo plan: {_safe(_headline(plan))}",
+        *([f"\n{_safe(_forecast(plan.forecast))}"] if plan.forecast else []),
+        "",
+        f"| experiment | {' | '.join(_COLUMNS)} |",
+    ]
     lines.append(f"|---|{'---:|' * 6}---|---:|---|")
     for experiment in plan.experiments[:ROWS]:
         cost = _safe(_cost(experiment.cost)) if experiment.cost.runs else "none"
@@ -195,6 +217,22 @@ def _headline(plan: Plan) -> str:
     return f"{_plural(runs, 'stage runs', 'stages run')}, {train}, compared with {against}."
 
 
+def _forecast(forecast: Forecast) -> str:
+    """One line, such as `on box: 12 runs, 2 at once, in about 4.2 h; 8.1 CPU-hours`."""
+    if not forecast.runs:
+        return f"on {forecast.machine}: nothing to train"
+    line = f"on {forecast.machine}: {_plural(forecast.runs, 'run', 'runs')}"
+    line += f", {forecast.at_once} at once" if forecast.at_once is not None else ""
+    if forecast.device_hours is None:
+        return f"{line}; how long a run takes is unknown: set `resources.hours`"
+    line += f", in about {_hours(forecast.hours)} h" if forecast.hours is not None else ""
+    return f"{line}; {_hours(forecast.device_hours)} {'GPU-hours' if forecast.gpus else 'CPU-hours'}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2g}"
+
+
 def _numbers(experiment: ExperimentPlan) -> tuple[int, int, int, int, int]:
     """How many runs are made again, are new, may be made, are put back, and stay."""
     makes = [stage for stage in experiment.stages if stage.makes]
@@ -222,7 +260,7 @@ def _counts(experiment: ExperimentPlan) -> Iterator[str]:
 
 def _cost(cost: Cost) -> str:
     """Hours with where they come from."""
-    median, low, high = (f"{hours:.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2g}" for hours in cost.hours)
+    median, low, high = map(_hours, cost.hours)
     if cost.basis == "attempts":
         source = f"{_plural(cost.attempts, 'finished attempt', 'finished attempts')} of this experiment"
         return f"{median} {cost.unit} (range {low} to {high}; from {source})"

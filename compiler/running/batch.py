@@ -5,12 +5,18 @@ Beside it lie, for each run: `<run>.json` (a WorkerState), `<run>.log`, and `<ru
 
 from __future__ import annotations
 
-from contextlib import suppress
+import fcntl
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
+
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen, Time, read, write
-from stages.contracts.files import make_folder, write_text
+from stages.contracts.files import make_folder, open_append, read_text, write_text
 
 JOBS = Path(".cache/jobs")
 
@@ -36,7 +42,11 @@ class Task(Frozen):
     steps: tuple[Step, ...]
     gpus: int
     hours: float | None = None
-    """Expected, as the spec declares or finished attempts took; null: unknown."""
+    """Expected, as finished attempts took or the spec declares; null: unknown."""
+
+    @property
+    def trains(self) -> bool:
+        return any(step.stage.startswith("train-") for step in self.steps)
 
 
 class Batch(Artifact):
@@ -90,6 +100,25 @@ class WorkerState(Artifact):
     why: str = ""
     """Why it ended before its end, such as `cancelled`."""
 
+    def process(self) -> psutil.Process | None:
+        """The worker, if it is alive and of this machine."""
+        if self.ended is None and self.host == platform.node():
+            with suppress(psutil.Error):
+                process = psutil.Process(self.pid)
+                if abs(process.create_time() - self.created) < 2.0 and process.status() != psutil.STATUS_ZOMBIE:
+                    return process
+        return None
+
+
+class Begun(Artifact):
+    """`<run>.begun`: with which inputs the worker started a stage. It outlives batches, as what a killed worker left is of its inputs."""
+
+    SCHEMA: ClassVar[str] = "octavo.begun/1"
+
+    at: Time
+    command: str
+    deps: dict[str, str]
+
 
 def keep(batch: Batch) -> None:
     """Write a batch. What is known of its runs from an earlier one is forgotten; their logs go on."""
@@ -100,6 +129,37 @@ def keep(batch: Batch) -> None:
         batch.cancelled(task.run).unlink(missing_ok=True)
         batch.state(task.run).unlink(missing_ok=True)
     write(batch_file(batch.experiment), batch)
+
+
+@contextmanager
+def claimed(experiments: Sequence[str], *, waits: bool = False) -> Iterator[str | None]:
+    """While the block runs, no other `octavo run` of this machine sees to these experiments. Gives the first that one does, or None;
+    `waits` until that one has ended."""
+    with ExitStack() as stack:
+        busy = None
+        for name in experiments:
+            stream = stack.enter_context(open_append(_claim(name)))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            except BlockingIOError:
+                busy = busy or name
+            else:
+                stream.truncate(0)
+                stream.write(f"{os.getpid()}".encode())
+                stream.flush()
+        yield busy
+
+
+def is_claimed(experiment: str) -> bool:
+    """Whether an `octavo run` of this machine sees to an experiment now. The lock is read and not tried: nobody ever waits for who asks."""
+    path = _claim(experiment)
+    with suppress(OSError, ValueError, psutil.Error):
+        return any(os.path.samefile(file.path, path) for file in psutil.Process(int(read_text(path, 1 << 10))).open_files())
+    return False
+
+
+def _claim(experiment: str) -> Path:
+    return JOBS / experiment / "run.lock"
 
 
 def batch_file(experiment: str) -> Path:

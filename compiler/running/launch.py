@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.problems import Rejected, problem
-from compiler.running.batch import JOBS, Batch, keep
+from compiler.running.batch import Batch, claimed, keep
 from compiler.running.local import Interrupted, Local
 from compiler.running.machines import Machine, settings
 from compiler.running.slurm import Slurm
 from compiler.running.slurm_commands import SlurmMachine
-from compiler.running.tasks import due, freeze, missing
+from compiler.running.tasks import Work, due, freeze, missing
 from compiler.running.worker import STOPPED
 from stages.contracts.artifact import now
-from stages.contracts.files import open_append
 from stages.contracts.layout import RUNS
 
 
@@ -29,13 +26,24 @@ def machine(name: str | None, inputs: Inputs, typed: Sequence[str] = (), wait: b
     return Slurm(called, keys, typed, wait) if isinstance(keys, SlurmMachine) else Local(called, keys)
 
 
+def batches(work: Work, machine: str) -> list[Batch]:
+    """What is due, written for the workers of a machine."""
+    common = {"machine": machine, "made": now(), "code": freeze() if any(work.tasks.values()) else ""}
+    every = [Batch(experiment=name, tasks=tasks, **common) for name, tasks in work.tasks.items() if tasks]
+    for batch in every:
+        keep(batch)
+    return every
+
+
 def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool = False, goes_on: bool = False) -> int:
     """Exit code: 0 when all is up to date, or jobs will see to it; 1 when runs are missing; that of DVC; 130 when we were stopped.
     `goes_on`: called by a job of the machine's, maybe before the call that submitted it has ended."""
     references = [named(name) for name in names] or live(inputs)
     experiments = [reference.name for reference in references]
     place = machine(on, inputs, names, wait)
-    with _claimed(experiments, goes_on):
+    with claimed(experiments, waits=goes_on) as busy:
+        if busy:
+            raise Rejected([problem("E502.busy", name=busy)])
         work = due(references, inputs)
         place.check(work.tasks)
         work.require_compiled(experiments)
@@ -45,12 +53,8 @@ def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool =
             work = due(references, Inputs())
             if work.before:
                 raise Rejected([problem("E502.before", folder=next(iter(work.before)), stages=next(iter(work.before.values())))])
-        code = freeze() if any(work.tasks.values()) else ""
-        batches = [Batch(experiment=name, machine=place.name, made=now(), code=code, tasks=own) for name, own in work.tasks.items() if own]
-        for batch in batches:
-            keep(batch)
         try:
-            if not place.submit(batches, experiments, work.on_gpu):
+            if not place.submit(batches(work, place.name), experiments, work.on_gpu):
                 return 0
         except Interrupted:
             print(f"stopped; octavo run {' '.join(names)} goes on from here", file=sys.stderr)
@@ -72,16 +76,3 @@ def finish(names: Sequence[str], place: Machine) -> int:
     if absent:
         print(f"not there: {absent}\n  octavo run {' '.join(names)} tries them again", file=sys.stderr)
     return done or int(bool(absent))
-
-
-@contextlib.contextmanager
-def _claimed(experiments: Sequence[str], waits: bool) -> Iterator[None]:
-    """Only one `octavo run` of this machine sees to an experiment. Raises Rejected E502."""
-    with contextlib.ExitStack() as stack:
-        for name in experiments:
-            stream = stack.enter_context(open_append(JOBS / name / "run.lock"))
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            except BlockingIOError:
-                raise Rejected([problem("E502.busy", name=name)]) from None
-        yield

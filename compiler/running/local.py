@@ -7,18 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
 from compiler.problems import Rejected, problem
-from compiler.running.batch import Batch, Task, batch_file, state
+from compiler.running.batch import Batch, Task, batch_file, is_claimed, state
 from compiler.running.machines import LocalMachine
 from compiler.running.schedule import longest_first
-from compiler.running.slots import Lease, Slot, cores, gpus, take
+from compiler.running.show import Screen
+from compiler.running.slots import Lease, Slot, gpus, places, take
 from compiler.running.worker import CRASHES, HANDLED, KEPT, SLOT, STOPPED, end_with
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.train.attempts import holder
+from stages.train.verifiers.verifier import SHARES
 
 KILLED_AGAIN = 2
 """Most times that a task whose processes were killed, by nobody of ours, begins again."""
@@ -44,13 +46,13 @@ class _Job:
 class Local:
     """Implements Machine."""
 
-    def __init__(self, name: str, settings: LocalMachine, show: Callable[[Sequence[Batch]], None] = lambda batches: None) -> None:
-        self.name, self.settings, self.show = name, settings, show
+    def __init__(self, name: str, settings: LocalMachine) -> None:
+        self.name, self.settings = name, settings
         self._signals = 0
 
     def slots(self, on_gpu: bool) -> list[Slot]:
         """GPUs, or what runs without GPUs share."""
-        return gpus() if on_gpu else cores(self.settings.slots)
+        return gpus() if on_gpu else places(self.settings.slots)
 
     def check(self, work: Mapping[str, Sequence[Task]]) -> None:
         wanted = max((task.gpus for tasks in work.values() for task in tasks), default=0)
@@ -75,6 +77,7 @@ class Local:
         jobs = [_Job(batch, index, task) for batch in batches for index, task in enumerate(batch.tasks)]
         waiting = [jobs[index] for index in longest_first([(job.task.hours, job.task.gpus) for job in jobs])]
         running: list[_Job] = []
+        screen = Screen()
         before = {number: signal.signal(number, self._stop) for number in HANDLED}
         try:
             while running or (waiting and not self._signals):
@@ -89,9 +92,10 @@ class Local:
                 for job in [job for job in running if job.process is not None and job.process.poll() is not None]:
                     running.remove(job)
                     if self._begins_again(job):
-                        waiting.append(job)
-                self.show(batches)
+                        waiting.insert(0, job)
+                screen.show(batches, {batch.experiment: self._waits(batch, waiting) for batch in batches})
                 time.sleep(LOOK_SECONDS)
+            screen.show(batches, {}, is_last=True)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -104,14 +108,14 @@ class Local:
         full: set[bool] = set()
         for job in list(waiting):
             on_gpu = job.task.gpus > 0
-            if on_gpu in full or holder(ExperimentFolder(RUNS / job.batch.experiment).run(job.task.run)) == "here":
+            if on_gpu in full or _holder(job) == "here":
                 continue
             leases = take(self.slots(on_gpu), max(1, job.task.gpus))
             if not leases:
                 full.add(on_gpu)
                 continue
             waiting.remove(job)
-            job.leases, job.process = leases, _worker(job, leases)
+            job.leases, job.process = leases, self._worker(job, leases)
             running.append(job)
 
     def _begins_again(self, job: _Job) -> bool:
@@ -121,35 +125,46 @@ class Local:
         assert job.process is not None
         code = job.process.returncode
         killed = -code if code < 0 else code - 128 if code > STOPPED else 0
+        if code == 1 and _holder(job) == "here" and not self._signals:  # somebody began to train it a moment before us (S210)
+            return True
         if not killed or killed in CRASHES or self._signals or job.batch.cancelled(job.task.run).exists():
             return False
         job.killed += 1
         return job.killed <= KILLED_AGAIN
 
+    def _worker(self, job: _Job, leases: Sequence[Lease]) -> subprocess.Popen[bytes]:
+        devices = ",".join(lease.slot.device for lease in leases)
+        descriptors = [lease.descriptor for lease in leases]
+        own = {SLOT: devices or leases[0].slot.name, KEPT: ",".join(map(str, descriptors)), SHARES: str(self.capacity(job.task.gpus))}
+        own |= {"CUDA_VISIBLE_DEVICES": devices} if devices else {}
+        return subprocess.Popen(
+            [sys.executable, "-m", "compiler.running.worker", batch_file(job.batch.experiment).as_posix(), str(job.index)],
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C reaches us alone
+            pass_fds=descriptors,
+            preexec_fn=end_with(os.getpid()),
+        )
+
+    @staticmethod
+    def _waits(batch: Batch, waiting: Sequence[_Job]) -> Mapping[str, str]:
+        return {job.task.run: "waiting" for job in waiting if job.batch is batch}
+
     def states(self, batch: Batch) -> Mapping[str, str]:
-        return {task.run: "waiting" for task in batch.tasks if state(batch, task.run) is None}
+        return {task.run: "waiting" for task in batch.tasks if is_claimed(batch.experiment) and state(batch, task.run) is None}
 
     def cancel(self, batch: Batch, runs: Sequence[str]) -> None:
-        raise NotImplementedError
+        for run in runs:  # those that wait are left out by the loop above, which sees the markers
+            worker = state(batch, run)
+            if worker is not None and (process := worker.process()) is not None:
+                process.terminate()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._signals = self._signals or 1
 
 
-def _worker(job: _Job, leases: Sequence[Lease]) -> subprocess.Popen[bytes]:
-    descriptors = [lease.descriptor for lease in leases]
-    devices = ",".join(lease.slot.device for lease in leases)
-    environment = {**os.environ, SLOT: devices or leases[0].slot.name, KEPT: ",".join(map(str, descriptors))}
-    environment |= {"CUDA_VISIBLE_DEVICES": devices} if devices else {}
-    command = [sys.executable, "-m", "compiler.running.worker", batch_file(job.batch.experiment).as_posix(), str(job.index)]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C reaches us alone
-        pass_fds=descriptors,
-        preexec_fn=end_with(os.getpid()),
-    )
+def _holder(job: _Job) -> str | None:
+    return holder(ExperimentFolder(RUNS / job.batch.experiment).run(job.task.run))
 
 
 def repro(*options: str, targets: Sequence[str] = ()) -> int:

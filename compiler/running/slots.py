@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.problems import Rejected, problem
+from stages.train.verifiers.verifier import cores, memory
 
 FOLDER = "OCTAVO_SLOTS"
 """Environment variable with another folder for the locks."""
 THREADS = "OMP_NUM_THREADS"
+RUN_BYTES = 1_500_000_000
+"""Memory that a small run without GPUs takes."""
 _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 
 
@@ -55,16 +58,21 @@ def gpus() -> list[Slot]:
     return [Slot(f"gpu-{names.get(device, device)}".replace("/", "-"), device) for device in devices]
 
 
-def cores(slots: int | None) -> list[Slot]:
-    """So many slots, or one for each core that this process may use; for several threads a run (OMP_NUM_THREADS) so many cores each."""
-    threads = os.environ.get(THREADS, "")
-    each = max(1, int(threads)) if threads.isdecimal() else 1
-    return [Slot(f"cpu-{number}", "") for number in range(slots or max(1, len(os.sched_getaffinity(0)) // each))]
+def places(slots: int | None) -> list[Slot]:
+    """So many slots for runs without GPUs; not given: as many runs as there are cores for their threads, and memory."""
+    count = slots or max(1, min(cores() // threads(), memory() // RUN_BYTES))
+    return [Slot(f"cpu-{number}", "") for number in range(count)]
+
+
+def threads() -> int:
+    """Of a run without GPUs. Stages take one where nothing else is said, so numbers hang on this setting and never on the slots."""
+    given = os.environ.get(THREADS, "")
+    return max(1, int(given)) if given.isdecimal() else 1
 
 
 def take(slots: list[Slot], count: int) -> list[Lease]:
     """`count` of these that are free; [] when so many are not. Raises Rejected E502 when the folder of the locks is no safe place."""
-    folder = _folder()
+    folder = lock_folder()
     leases: list[Lease] = []
     for slot in slots:
         if len(leases) == count:
@@ -82,7 +90,8 @@ def take(slots: list[Slot], count: int) -> list[Lease]:
     return leases
 
 
-def _folder() -> Path:
+def lock_folder() -> Path:
+    """Where the locks lie. Raises Rejected E502."""
     folder = Path(os.environ.get(FOLDER) or f"{tempfile.gettempdir()}/octavo-slots-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

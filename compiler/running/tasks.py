@@ -17,6 +17,7 @@ from compiler.lock.files import Cache, Files
 from compiler.lock.status import Status, command, statuses
 from compiler.problems import Rejected, listed, problem
 from compiler.running.batch import JOBS, Step, Task
+from compiler.running.schedule import hours_of_runs
 from stages.contracts.artifact import digest
 from stages.contracts.dvc_lock import Lock, read_lock
 from stages.contracts.files import file_digest, write_text
@@ -68,7 +69,9 @@ def due(references: Sequence[Reference], inputs: Inputs) -> Work:
             for status in _waited_for(steps, writer):
                 stages = before.setdefault(Path(status.pipeline).parent.as_posix(), [])
                 stages += [status.stage.name] if status.stage.name not in stages else []
-        tasks[each.experiment.name] = tuple(_task(run, steps, files, each) for run, steps in runs.items())
+        trained = [run for run, steps in runs.items() if any(step.stage.name.startswith("train-") for step in steps)]
+        hours = hours_of_runs(each, trained)
+        tasks[each.experiment.name] = tuple(_task(run, steps, files, each, hours.get(run)) for run, steps in runs.items())
     on_gpu = any(each.experiment.spec.resources.gpus for each in compiled)
     return Work(before, tasks, tuple(compare(texts.files, texts.once).differing), on_gpu)
 
@@ -90,7 +93,7 @@ def _waited_for(steps: Sequence[Status], writer: Mapping[str, Status]) -> Iterat
                 yield other
 
 
-def _task(run: str, statuses: Sequence[Status], files: Files, compiled: Compiled) -> Task:
+def _task(run: str, statuses: Sequence[Status], files: Files, compiled: Compiled, hours: float | None) -> Task:
     written: set[str] = set()
     steps = []
     for status in statuses:
@@ -99,8 +102,7 @@ def _task(run: str, statuses: Sequence[Status], files: Files, compiled: Compiled
         call = {"stage": stage.name, "module": stage.module, "arguments": stage.arguments, "command": command(stage)}
         steps.append(Step(**call, inputs=stage.deps, deps=deps, outs=stage.outs))
         written |= set(stage.outs)
-    resources = compiled.experiment.spec.resources
-    return Task(run=run, steps=tuple(steps), gpus=resources.gpus, hours=resources.hours)
+    return Task(run=run, steps=tuple(steps), gpus=compiled.experiment.spec.resources.gpus, hours=hours)
 
 
 def freeze() -> str:

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -23,12 +24,17 @@ from types import FrameType
 import psutil
 
 from compiler.lock.files import Cache, Files
-from compiler.running.batch import Batch, Step, Task, WorkerState
+from compiler.running import busy
+from compiler.running.batch import Batch, Begun, Step, Task, WorkerState
 from compiler.running.memory import kernel_kills, record_kill
-from stages.contracts.artifact import now, read, write
+from stages.contracts.artifact import ArtifactError, now, read, write
+from stages.contracts.attempt import Outcome, read_attempts
 from stages.contracts.files import open_append
 from stages.contracts.layout import RunFolder
 from stages.train.environment import cluster_job
+
+PROGRAM_PATH = "OCTAVO_PYTHONPATH"
+"""In a stage's environment: PYTHONPATH as it was, for the author's own program (stages/train/command.py)."""
 
 SLOT, KEPT = "OCTAVO_SLOT", "OCTAVO_KEPT"
 """In a worker's environment: its GPUs or slot, for people; and file descriptors with locks, which its stages hold too until they end."""
@@ -37,6 +43,10 @@ STOPPED = 130
 """Exit code of what a signal has stopped in order."""
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 """Signals that a process brings upon itself: it would again."""
+HEAD = "== "
+"""Begins the line of a log with which a stage begins."""
+WAIT_SECONDS = 0.5
+"""Between two looks at whether another process still works with the files."""
 
 
 class Worker:
@@ -83,20 +93,32 @@ class Worker:
 
     def _step(self, step: Step) -> tuple[int, str]:
         """(exit code, why it is no 0)."""
-        if self.is_told:
-            return STOPPED, ""
-        if is_remembered(step):
-            return 0, ""
-        for out in step.outs:  # as DVC does: what lies there may be a link into its cache, and must not be written through
-            if os.path.isdir(out) and not os.path.islink(out):
-                shutil.rmtree(out)
-            elif os.path.lexists(out):
-                os.unlink(out)
+        is_here = KEPT in os.environ
+        while is_here and not self.is_told and not busy.take(step.outs, f"octavo run: {step.command}"):
+            time.sleep(WAIT_SECONDS)
+        try:
+            return (STOPPED, "") if self.is_told else (0, "") if is_remembered(step) else self._made(step)
+        finally:
+            if is_here:
+                busy.give_back(step.outs)
+
+    def _made(self, step: Step) -> tuple[int, str]:
+        """Run a stage and hand it over; only the second where its worker was killed between the two."""
+        begun = Begun(at=now(), command=step.command, deps=step.deps)
+        place = self.batch.folder / f"{self.task.run}.begun"
+        is_whole = left_whole(step, place)
+        if not is_whole:
+            for out in step.outs:  # as DVC does: what lies there may be a link into its cache, and must not be written through
+                if os.path.isdir(out) and not os.path.islink(out):
+                    shutil.rmtree(out)
+                elif os.path.lexists(out):
+                    os.unlink(out)
+            write(place, begun)
         with open_append(self.batch.log(self.task.run)) as log:
-            log.write(f"== {step.stage}, {now()}\n".encode())
+            log.write(f"{HEAD}{step.stage}, {now()}{', had ended' if is_whole else ''}\n".encode())
             log.flush()
-            kills = kernel_kills()
-            code = self._wait([sys.executable, "-m", step.module, *step.arguments], log.fileno(), self._environment())
+            call, kills = [sys.executable, "-m", step.module, *step.arguments], kernel_kills()
+            code = 0 if is_whole else self._wait(call, log.fileno(), self._environment())
             if code == -signal.SIGKILL and kernel_kills() > kills:
                 return (code if record_kill(RunFolder(Path(step.arguments[0]))) else 1), "out of memory"
             if code:
@@ -123,8 +145,10 @@ class Worker:
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DVC_STAGE")}
-        path = os.pathsep.join(filter(None, (self.batch.code, inherited.get("PYTHONPATH", ""))))
-        return {**inherited, "OCTAVO_PROGRESS": "json", "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1", "PYTHONPATH": path}
+        before = inherited.get("PYTHONPATH", "")
+        path = os.pathsep.join(filter(None, (self.batch.code, before)))
+        own = {"PYTHONSAFEPATH": "1", "PYTHONPATH": path, PROGRAM_PATH: before}  # the copy stands before the project's own folder
+        return {**inherited, "OCTAVO_PROGRESS": "json", "PYTHONUNBUFFERED": "1", **own}
 
     def _folder(self) -> str:
         return Path(self.task.steps[0].arguments[0]).parent.as_posix()
@@ -133,6 +157,20 @@ class Worker:
         self.is_told = True
         if self.child is not None and self.child.returncode is None:
             self.child.send_signal(signal.SIGTERM)
+
+
+def left_whole(step: Step, begun: Path) -> bool:
+    """Whether the training that `begun` tells of has ended well, of the same inputs, and its files all lie there."""
+    try:
+        start = read(Begun, begun)
+        run = RunFolder(Path(step.arguments[0]))
+        outcome, attempts = read(Outcome, run.outcome), read_attempts(run.attempts)
+    except (ArtifactError, OSError):
+        return False
+    is_same = start.command == step.command and start.deps == step.deps and run.outcome.as_posix() in step.outs
+    last = attempts[-1] if attempts else None
+    is_ended = last is not None and last.state == "finished" and last.started.at >= start.at and last.started.attempt == outcome.attempt
+    return is_same and is_ended and outcome.finished and all(map(os.path.exists, step.outs))
 
 
 def is_remembered(step: Step) -> bool:

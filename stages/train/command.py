@@ -35,6 +35,8 @@ from stages.train.refusals import refusal
 MODULE = "stages.train.command"
 GRACE_SECONDS = 30.0
 """Time that the program has to end after SIGTERM, before SIGKILL."""
+PROGRAM_PATH = "OCTAVO_PYTHONPATH"
+"""Environment variable: what PYTHONPATH was before `octavo run` put the copy of octavo's code there."""
 _LAST_OUTPUT = 2_000
 _NO_MEMORY = re.compile(r"out of memory|^\s*(\w+\.)*(MemoryError|OutOfMemoryError)\b", re.IGNORECASE)
 
@@ -89,6 +91,14 @@ def _attempt(run: RunFolder, card: ImportCard, command: CommandCard) -> int:
     return exit_code(failure)
 
 
+def _environment() -> dict[str, str]:
+    """What the program gets: without the way to octavo's own code that `octavo run` gives to its stages. It imports what lies beside it."""
+    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
+    if (given := os.environ.get(PROGRAM_PATH)) is None:
+        return dict(os.environ)
+    return {**own, "PYTHONPATH": given} if given else own
+
+
 def _history(card: ImportCard, log: Path) -> Mapped:
     if not log.exists():
         raise Unreadable("no_log", name=log.name)
@@ -109,6 +119,7 @@ def _run(run: RunFolder, card: ImportCard, command: CommandCard, out: Path) -> N
         try:
             child = subprocess.Popen(
                 arguments,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

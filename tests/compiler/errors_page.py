@@ -12,6 +12,7 @@ SECTIONS = {
     "E2": "Shape of a spec",
     "E3": "Values that do not fit together",
     "E4": "Files on disk",
+    "E5": "Machines and jobs",
     "W": "Warnings",
     "S": "Stages",
 }

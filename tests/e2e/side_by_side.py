@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from stages.contracts.artifact import digest
 from stages.contracts.attempt import read_attempts
 from stages.contracts.dvc_lock import Lock, read_lock
 
@@ -59,10 +63,25 @@ class Few:
         path = self.root / f".cache/jobs/few/{run}.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
+    def trains(self, run: str, steps: int = 1) -> bool:
+        """Whether a worker has the run now, and its program has logged so many steps."""
+        state = self.state(run)
+        return bool(state) and state["ended"] is None and self.steps(run) >= steps
+
+    def processes(self) -> list[psutil.Process]:
+        """Stages and workers of this project that are alive."""
+        own = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = " ".join(process.cmdline())
+                if process.cwd() == str(self.root) and any(part in words for part in ("stages.train", "running.worker", "train.py")):
+                    own.append(process)
+        return own
+
     def steps(self, run: str) -> int:
         """Steps that the program of a run has logged so far."""
-        card = next((self.root / f"runs/few/{run}").glob("import.card.json"))
-        log = self.root / f".cache/checkpoints/{_card_id(card)}/out/log.jsonl"
+        card = digest((self.root / f"runs/few/{run}/import.card.json").read_bytes())[:16]
+        log = self.root / f".cache/checkpoints/{card}/out/log.jsonl"
         return len(log.read_text().splitlines()) if log.exists() else 0
 
     def lock(self) -> Lock:
@@ -73,12 +92,6 @@ class Few:
         assert "up to date" in self.call("dvc", "status", "runs/few/dvc.yaml")
         assert "Running stage" not in self.call("dvc", "repro", "runs/few/dvc.yaml")
         self.octavo("verify", "few")
-
-
-def _card_id(card: Path) -> str:
-    from stages.contracts.artifact import digest
-
-    return digest(card.read_bytes())[:16]
 
 
 def make(root: Path, seconds: float) -> Few:

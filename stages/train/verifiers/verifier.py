@@ -17,6 +17,8 @@ from stages.train.verifiers.isolation import Program, Tier
 from stages.train.verifiers.verdict import Checked, VerifierFault, VerifierUnavailable, unknown
 
 CACHED_JOBS = 4096
+SHARES = "OCTAVO_SHARES"
+"""Environment variable: how many runs `octavo run` trains side by side on this machine."""
 J = TypeVar("J")
 
 
@@ -150,8 +152,9 @@ def cores() -> int:
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         count = min(count, -(-int(quota) // int(period)))
-    with contextlib.suppress(ValueError, ZeroDivisionError):  # as torchrun and accelerate say it
-        count //= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    for name in ("LOCAL_WORLD_SIZE", SHARES):  # as torchrun and accelerate say it, and `octavo run`
+        with contextlib.suppress(ValueError, ZeroDivisionError):
+            count //= int(os.environ.get(name, "1"))
     return max(1, count)
 
 
