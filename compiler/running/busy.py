@@ -42,6 +42,13 @@ def give_back(outs: Sequence[str]) -> None:
         lock["write"] = {path: entry for path, entry in lock["write"].items() if path not in paths or entry["pid"] != os.getpid()}
 
 
+def repair() -> None:
+    """Write the file again: DVC writes it in place, and where it is killed meanwhile, it refuses to run from then on."""
+    if RWLOCK.exists():
+        with _opened():
+            pass
+
+
 def _overlap(path: str, paths: Sequence[str]) -> bool:
     return any(f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/") for other in paths)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from compiler.problems import Rejected, problem
+from compiler.running import busy
 from compiler.running.batch import Batch, Task, batch_file, is_claimed, state
 from compiler.running.machines import LocalMachine
 from compiler.running.schedule import longest_first
@@ -77,6 +78,9 @@ class Local:
         jobs = [_Job(batch, index, task) for batch in batches for index, task in enumerate(batch.tasks)]
         waiting = [jobs[index] for index in longest_first([(job.task.hours, job.task.gpus) for job in jobs])]
         running: list[_Job] = []
+        for on_gpu in {job.task.gpus > 0 for job in jobs}:
+            count, kind = sum((job.task.gpus > 0) == on_gpu for job in jobs), "GPUs" if on_gpu else f"slots of {threads()} thread each"
+            print(f"{count} {'run' if count == 1 else 'runs'} on {len(self.slots(on_gpu))} {kind}", flush=True)
         screen = Screen()
         before = {number: signal.signal(number, self._stop) for number in HANDLED}
         try:
@@ -93,7 +97,7 @@ class Local:
                     running.remove(job)
                     if self._begins_again(job):
                         waiting.insert(0, job)
-                screen.show(batches, {batch.experiment: self._waits(batch, waiting) for batch in batches})
+                screen.show(batches, {batch.experiment: _words(batch, waiting, running) for batch in batches})
                 time.sleep(LOOK_SECONDS)
             screen.show(batches, {}, is_last=True)
         finally:
@@ -146,10 +150,6 @@ class Local:
             preexec_fn=end_with(os.getpid()),
         )
 
-    @staticmethod
-    def _waits(batch: Batch, waiting: Sequence[_Job]) -> Mapping[str, str]:
-        return {job.task.run: "waiting" for job in waiting if job.batch is batch}
-
     def states(self, batch: Batch) -> Mapping[str, str]:
         return {task.run: "waiting" for task in batch.tasks if is_claimed(batch.experiment) and state(batch, task.run) is None}
 
@@ -163,12 +163,31 @@ class Local:
         self._signals = self._signals or 1
 
 
+def _words(batch: Batch, waiting: Sequence[_Job], running: Sequence[_Job]) -> Mapping[str, str]:
+    """Of tasks whose worker has written nothing yet."""
+    began = {job.task.run: "starts" for job in running if job.batch is batch and state(batch, job.task.run) is None}
+    return {**began, **{job.task.run: "waiting" for job in waiting if job.batch is batch}}
+
+
 def _holder(job: _Job) -> str | None:
     return holder(ExperimentFolder(RUNS / job.batch.experiment).run(job.task.run))
 
 
 def repro(*options: str, targets: Sequence[str] = ()) -> int:
-    """Exit code of `dvc repro`, with stages that start in the environment of this Python."""
+    """Exit code of `dvc repro`, with stages that start in the environment of this Python; 130 when a signal ended it. Ctrl-C reaches DVC
+    itself, which ends in order; other signals are passed on."""
+    busy.repair()
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", *options, "repro", *targets]
-    return subprocess.run(command, env={**os.environ, "PATH": path}, preexec_fn=end_with(os.getpid())).returncode
+    signals: list[int] = []
+    before = {number: signal.signal(number, lambda given, _: signals.append(given)) for number in HANDLED}
+    try:
+        dvc = subprocess.Popen(command, env={**os.environ, "PATH": path}, preexec_fn=end_with(os.getpid()))
+        while (code := dvc.poll()) is None:
+            if any(number != signal.SIGINT for number in signals):
+                dvc.terminate()
+            time.sleep(LOOK_SECONDS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return STOPPED if signals else code

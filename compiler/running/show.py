@@ -75,7 +75,8 @@ def _row(batch: Batch, task: Task, queued: str | None) -> Row:
     seconds = {"reward": progress.get("reward"), "seconds_left": progress.get("seconds_left")}
     measured = {name: float(value) for name, value in seconds.items() if isinstance(value, int | float)}
     word = _state(batch, task, worker, queued, folder)
-    return Row(run=task.run, state=word, place=where, attempt=_attempts(folder), **numbers, **measured)  # type: ignore[arg-type]
+    attempt = known if isinstance(known := progress.get("attempt"), int) else _attempts(folder)
+    return Row(run=task.run, state=word, place=where, attempt=attempt, **numbers, **measured)  # type: ignore[arg-type]
 
 
 def _state(batch: Batch, task: Task, worker: WorkerState | None, queued: str | None, folder: RunFolder) -> str:

@@ -22,6 +22,11 @@ from stages.contracts.dvc_lock import Lock, read_lock
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "program"
+WAITS = """\
+        while step == 5 and Path("hold").exists():
+            time.sleep(0.05)
+"""
+"""A run waits at its fifth step while the project holds this file: what a test does meanwhile hangs on no clock."""
 RUNS = [f"{condition}-s{seed}" for condition in ("gains", "zero") for seed in (1, 2, 3)]
 
 
@@ -63,10 +68,16 @@ class Few:
         path = self.root / f".cache/jobs/few/{run}.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def trains(self, run: str, steps: int = 1) -> bool:
-        """Whether a worker has the run now, and its program has logged so many steps."""
-        state = self.state(run)
-        return bool(state) and state["ended"] is None and self.steps(run) >= steps
+    def start_and_hold(self, *runs: str) -> subprocess.Popen[str]:
+        """`octavo run` on the machine `box`, when these runs wait at their fifth step."""
+        (self.root / "hold").touch()
+        process = self.start("compiler", "run", "few", "--on", "box")
+        wait_for(lambda: all(self.steps(run) == 5 for run in runs))
+        return process
+
+    def release(self) -> None:
+        """Runs go on."""
+        (self.root / "hold").unlink()
 
     def processes(self) -> list[psutil.Process]:
         """Stages and workers of this project that are alive."""
@@ -100,7 +111,7 @@ def make(root: Path, seconds: float) -> Few:
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "cache", "tmp"))
     for name in ("constraints.txt", ".gitignore", ".dvcignore"):
         shutil.copy2(ROOT / name, root / name)
-    shutil.copy2(PROGRAM / "train.py", root / "train.py")
+    (root / "train.py").write_text((PROGRAM / "train.py").read_text() + WAITS)
     (root / "specs").mkdir()
     settings = f"settings: {{gain: 0.02, seconds: {seconds}}}"
     text = (PROGRAM / "spec.yaml").read_text().replace("settings: {gain: 0.02}", settings)
