@@ -281,8 +281,9 @@ def cluster(needs: Needs, name: str) -> Iterator[Line]:
     try:
         _, machine = settings(name, Inputs())
         if not isinstance(machine, SlurmMachine):
-            slots = {"gpus": len(visible_gpus()), "slots": len(places(machine.slots)), "folder": lock_folder()}
-            yield _line("cluster", _first(few=slots["gpus"] < wanted, here=True), name=name, wanted=wanted, **slots)
+            lock_folder()
+            gpus, slots = len(visible_gpus()), len(places(machine.slots))
+            yield _line("cluster", _first(few=gpus < wanted, here=True), name=name, wanted=wanted, gpus=gpus, slots=slots)
             return
         state, facts = node_facts(machine, wanted)
     except Rejected as rejected:

@@ -61,8 +61,9 @@ def due(references: Sequence[Reference], inputs: Inputs) -> Work:
     tasks: dict[str, tuple[Task, ...]] = {}
     for each in compiled:
         runs: dict[str, list[Status]] = {}
+        on_gpu = each.experiment.spec.resources.gpus > 0
         for status in decided:
-            run = _run(status)
+            run = _run(status, on_gpu)
             if run is not None and run.parent.name == each.experiment.name and status.state in _DUE:
                 runs.setdefault(run.name, []).append(status)
         for steps in runs.values():
@@ -76,10 +77,11 @@ def due(references: Sequence[Reference], inputs: Inputs) -> Work:
     return Work(before, tasks, tuple(compare(texts.files, texts.once).differing), on_gpu)
 
 
-def _run(status: Status) -> Path | None:
-    """Folder of the run that a stage belongs to; None for a stage of a whole experiment. Imports are left to DVC: they take seconds."""
-    folder = Path(status.stage.arguments[0])
-    is_run = folder.parent.parent == RUNS and len(status.stage.arguments) == 1 and not status.stage.name.startswith("import-")
+def _run(status: Status, on_gpu: bool) -> Path | None:
+    """Folder of the run that a stage belongs to; None for a stage of a whole experiment, and for what is left to DVC: imports take
+    seconds, and one process evaluates all small models of a CPU in less time than each takes to start."""
+    folder, left = Path(status.stage.arguments[0]), ("import-",) if on_gpu else ("import-", "evaluate-")
+    is_run = folder.parent.parent == RUNS and len(status.stage.arguments) == 1 and not status.stage.name.startswith(left)
     return folder if is_run else None
 
 
