@@ -17,7 +17,7 @@ from compiler.running.batch import Batch, Task, batch_file, is_claimed, state
 from compiler.running.machines import LocalMachine
 from compiler.running.schedule import longest_first
 from compiler.running.show import Screen
-from compiler.running.slots import Lease, Slot, gpus, places, take
+from compiler.running.slots import Lease, Slot, gpus, places, take, threads
 from compiler.running.worker import CRASHES, HANDLED, KEPT, SLOT, STOPPED, end_with
 from stages.contracts.layout import RUNS, ExperimentFolder
 from stages.train.attempts import holder
@@ -79,7 +79,7 @@ class Local:
         waiting = [jobs[index] for index in longest_first([(job.task.hours, job.task.gpus) for job in jobs])]
         running: list[_Job] = []
         for on_gpu in {job.task.gpus > 0 for job in jobs}:
-            count, kind = sum((job.task.gpus > 0) == on_gpu for job in jobs), "GPUs" if on_gpu else f"slots of {threads()} thread each"
+            count, kind = sum((job.task.gpus > 0) == on_gpu for job in jobs), "GPUs" if on_gpu else f"slots, {threads()} thread(s) a run"
             print(f"{count} {'run' if count == 1 else 'runs'} on {len(self.slots(on_gpu))} {kind}", flush=True)
         screen = Screen()
         before = {number: signal.signal(number, self._stop) for number in HANDLED}
