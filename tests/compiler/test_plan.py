@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -166,6 +167,21 @@ def test_cost_comes_from_this_experiments_finished_attempts_else_from_the_spec(w
     assert planned().experiments[0].cost == Cost(unit="CPU-hours", runs=3, basis="no history")
     edit(SPEC, "preflight:", "resources: {gpus: 1, hours: 5.5}\n\npreflight:")
     assert planned().experiments[0].cost == Cost(unit="GPU-hours", runs=6, basis="resources", median=33.0)
+
+
+def test_a_machine_tells_when_it_would_be_done(work, capsys):
+    write_text(Path("specs/machines.yaml"), "box: {slots: 2}\n")
+    edit(SPEC, *LR)
+    assert main(["plan", "--on", "box", "--json"]) == 0
+    forecast = json.loads(capsys.readouterr().out)["forecast"]
+    # three runs of 12 steps at 1 second a step: two at once, then one
+    assert forecast == {"machine": "box", "runs": 3, "at_once": 2, "gpus": 0, "device_hours": 36 / 3600, "hours": 24 / 3600}
+    assert main(["plan", "--on", "box"]) == 0
+    assert "\non box: 3 runs, 2 at once, in about 0.0067 h; 0.01 CPU-hours\n" in capsys.readouterr().out
+    for path in Path("runs").glob("*/*/attempts.jsonl"):
+        path.unlink()
+    assert main(["plan", "--on", "local", "--markdown"]) == 0
+    assert "how long a run takes is unknown" in html.unescape(capsys.readouterr().out)
 
 
 def test_another_revision_needs_no_outputs(work):
