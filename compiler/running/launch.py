@@ -38,7 +38,7 @@ def batches(work: Work, machine: str) -> list[Batch]:
 def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool = False, goes_on: bool = False) -> int:
     """Exit code: 0 when all is up to date, or jobs will see to it; 1 when runs are missing; that of DVC; 130 when we were stopped.
     `goes_on`: called by a job of the machine's, maybe before the call that submitted it has ended."""
-    references = [named(name) for name in names] or live(inputs)
+    references = list(dict.fromkeys(map(named, names))) or live(inputs)
     experiments = [reference.name for reference in references]
     place = machine(on, inputs, names, wait)
     with claimed(experiments, waits=goes_on) as busy:
@@ -65,7 +65,7 @@ def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool =
 def finish(names: Sequence[str], place: Machine) -> int:
     """Let DVC do the rest on a machine, of experiments that have all their runs: it would train a missing one, which is named instead."""
     inputs = Inputs()
-    references = [named(name) for name in names] or live(inputs)
+    references = list(dict.fromkeys(map(named, names))) or live(inputs)
     experiments = [reference.name for reference in references]
     work = due(references, inputs)
     whole = [name for name in experiments if not work.tasks.get(name)]

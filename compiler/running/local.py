@@ -79,7 +79,8 @@ class Local:
         waiting = [jobs[index] for index in longest_first([(job.task.hours, job.task.gpus) for job in jobs])]
         running: list[_Job] = []
         for on_gpu in {job.task.gpus > 0 for job in jobs}:
-            count, kind = sum((job.task.gpus > 0) == on_gpu for job in jobs), "GPUs" if on_gpu else f"slots, {threads()} thread(s) a run"
+            count = sum((job.task.gpus > 0) == on_gpu for job in jobs)
+            kind = "GPUs" if on_gpu else f"slots of {threads()} {'thread' if threads() == 1 else 'threads'}"
             print(f"{count} {'run' if count == 1 else 'runs'} on {len(self.slots(on_gpu))} {kind}", flush=True)
         screen = Screen()
         before = {number: signal.signal(number, self._stop) for number in HANDLED}

@@ -7,6 +7,7 @@ process stands. Whatever starts a worker gives it GPUs by CUDA_VISIBLE_DEVICES, 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -186,7 +187,8 @@ def end_with(parent: int) -> Callable[[], None]:
     attempt. The signal hangs on the thread that starts the child, so that one must live on: the main thread."""
 
     def ask() -> None:
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+        with contextlib.suppress(OSError, AttributeError):  # Linux only
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
         if os.getppid() != parent:  # it was killed before that line
             os._exit(STOPPED)
 
