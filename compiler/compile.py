@@ -15,6 +15,7 @@ from compiler.build.inputs import MODEL_SPECS, Inputs
 from compiler.build.origins import experiment_origins, places_digest
 from compiler.build.others import with_others
 from compiler.build.pipeline import LIVE, Reference
+from compiler.build.tracking import tracking_file
 from compiler.checks import elsewhere
 from compiler.checks.sections import check
 from compiler.language.expand import Expansion
@@ -73,7 +74,9 @@ def compile_experiment(reference: Reference, inputs: Inputs) -> Compiled:
         cards = with_others(cards, expansion, others)
     origins = experiment_origins(spec, expansion, cards, inputs)
     page = cards.page.model_copy(update={"places": places_digest(origins), "judged": inputs.judgements(cards.code())})
-    cards = replace(cards, single={**cards.single, "page.card.json": page})
+    tracking = tracking_file(spec, inputs)
+    followed = {} if tracking is None else {ExperimentFolder(RUNS).tracking.name: tracking}
+    cards = replace(cards, single={**cards.single, "page.card.json": page, **followed})
     return Compiled(spec, expansion, cards, tuple(in_order(problems)), origins)
 
 

@@ -23,6 +23,7 @@ SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site",
 """The site stage has no card, so DVC watches its code: all that no page card covers."""
 COMPARE_CODE = (COMPARED, *(Path(f"stages/analyse/{name}.py") for name in ("compare", "picture", "plots", "statistics")))
 """Nor has the stage that compares experiments."""
+TRACKING = ExperimentFolder(Path()).tracking.name
 RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
 
@@ -176,6 +177,9 @@ class _Stages:
         replays = folder.replays if folder.replays.is_file() else None
         watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited, replays)
         yield self._stage("publish.page", watched, (folder.page,), "the page, with the lineage of every number")
+        if TRACKING in self.cards.single:
+            deps = (folder.tracking, folder.findings, folder.page, *healths)
+            yield self._stage("train.wandb_results", deps, (), "verdicts and evaluation for the runs at Weights and Biases")
 
     def _of_runs(self, *files: Path) -> list[str]:
         return _of_runs(self.folder, self.names, *files)

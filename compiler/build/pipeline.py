@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from compiler.build.inputs import Inputs
 from compiler.build.revisions import LOCK
+from compiler.document.node import Node
 from compiler.problems import Rejected, problem, unknown
 from stages.contracts.diagnostic import Place
 from stages.contracts.files import check_folder
@@ -59,6 +60,8 @@ def live(inputs: Inputs) -> list[Reference]:
         raise Rejected([problem("E203.live", root.place)])
     references: list[Reference] = []
     for entry in root.value:
+        if _settings(entry) is not None:
+            continue
         if not isinstance(entry.value, str):
             raise Rejected([problem("E203.entry", entry.place)])
         reference = named(entry.value, entry.place)
@@ -66,6 +69,16 @@ def live(inputs: Inputs) -> list[Reference]:
             raise Rejected([problem("E319.live", entry.place, name=reference.name)])
         references.append(reference)
     return references
+
+
+def shared_tracking(root: Node) -> Node | None:
+    """The `tracking` of all live experiments, an entry of the list."""
+    entries = root.value if isinstance(root.value, list) else ()
+    return next((settings for entry in entries if (settings := _settings(entry)) is not None), None)
+
+
+def _settings(entry: Node) -> Node | None:
+    return entry.get("tracking") if isinstance(entry.value, dict) and len(entry.value) == 1 else None
 
 
 def everything() -> list[Reference]:

@@ -106,7 +106,7 @@ class OutsideSpec(Spec):
     """An experiment whose runs octavo does not train itself. What is REFUSED is never written; these sections stand for nothing."""
 
     REFUSED: ClassVar[tuple[str, ...]] = (
-        *("model", "data", "prompt", "rewards", "preflight", "evaluation", "retries", "resources"),
+        *("model", "data", "prompt", "rewards", "preflight", "evaluation", "retries", "resources", "tracking"),
         *("parent", "changes", "hypothesis", "actions", "contingency"),
     )
     """Keys that have no place in it."""

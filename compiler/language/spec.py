@@ -20,6 +20,7 @@ from stages.contracts.pretrain_card import ArchitectureSettings, CorpusSettings,
 from stages.contracts.prompt import PromptFormat
 from stages.contracts.retries import RetryPolicy
 from stages.contracts.stops import Expectation, Stop
+from stages.contracts.tracking import TrackingSettings
 
 MAX_PROFILES = 100
 
@@ -176,6 +177,7 @@ class Spec(Section):
     status: DatedRemark = Field(None, description="How it stands, in the author's words: {text: ..., on: a date, step: of the runs}.")
     decision: DatedRemark = Field(None, description="What the author has decided to do, in the same form.")
     retries: RetryPolicy | None = Field(None, description="What the next attempt of a failed run may change; not given: none is made.")
+    tracking: TrackingSettings = Field(default_factory=TrackingSettings, description="Where runs are followed while they train.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     page: PageUse = Field(default_factory=PageUse, description="How the page is laid out, and what is published beside it.")
     profiles: dict[Slug, dict[str, Any]] = Field({}, max_length=MAX_PROFILES, description="Variants by name: keys of the spec that differ.")

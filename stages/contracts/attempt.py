@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from stages.contracts.artifact import Artifact, ArtifactError, Frozen, Time, later
 from stages.contracts.files import parse_json, read_bytes
@@ -71,6 +71,10 @@ class Started(Frozen):
     """Of a cluster's job: what Slurm calls it and its node, such as `4711_0 on gpu-node-3`."""
 
 
+TRACKED = r"https://[!-~]{1,500}|\.cache/wandb/[A-Za-z0-9._/-]{1,300}"
+"""Address of a W&B run, or the folder of one that was offline."""
+
+
 class Ended(Frozen):
     event: Literal["ended"] = "ended"
     attempt: str
@@ -88,6 +92,12 @@ class Ended(Frozen):
     `transformers: no memory for a copy that samples: 17.1 GiB taken, 20.0 were free`."""
     determinism: Determinism | None = later(None)
     """Null on a CPU, where one thread makes every run so."""
+    wandb: Annotated[str, Field(pattern=f"^(?:{TRACKED})$")] | None = later(None)
+    """The attempt at W&B: its address, or the folder of `wandb sync` where it was offline."""
+
+    @property
+    def wandb_address(self) -> str | None:
+        return self.wandb if self.wandb and self.wandb.startswith("https://") else None
 
 
 class Outcome(Artifact):

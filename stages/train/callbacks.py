@@ -17,7 +17,7 @@ from stages.train.ranks import from_first, gathered
 from stages.train.recorder import Cell, cell
 from stages.train.resume import REFERENCE
 from stages.train.run import Work
-from stages.train.scoring import TrainingReward
+from stages.train.scoring import TrainingReward, with_prompts
 from stages.train.tracking import Tracked
 
 RENAMED = {"step_time": "step_seconds"}
@@ -89,9 +89,9 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         self.step_begun = time.perf_counter()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
-        if self.tracker is not None:  # TRL's own callback for W&B ends training with any error of it
-            self.tracker.log(state.global_step, logs or {})
         if not logs or "loss" not in logs:  # the trainer's closing line sums only the steps since a resume
+            if self.tracker is not None:
+                self.tracker.log(state.global_step, logs or {}, {})
             return
         invalid = sum(gathered([self.logits.taken()])) if self.logits is not None else None
         if from_first(lambda: self._record(state.global_step, logs, invalid)):
@@ -125,5 +125,16 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
             cells=cells,
             in_a_row=self.guard.in_a_row,
         )
+        if self.tracker is not None:  # TRL's own callback for W&B ends training with any error of it
+            self.tracker.log(step, logs, cells)
+            if self.tracker.shows_completions(step):
+                self.tracker.completions(step, self._completions(step))
         self.progress.step(step, cells)
         return self.work.stopping.see(step, cells)
+
+    def _completions(self, step: int) -> list[dict[str, Any]]:
+        """Completions of the step with their prompts; none where it sampled none."""
+        latest, rows = self.reward.latest if self.reward else (0, [])
+        card, named = self.work.card, {row["prompt_id"] for row in rows}
+        prompts = [row for row in self.work.rows if row["id"] in named]
+        return with_prompts(rows, prompts, card.data, card.model) if latest == step else []

@@ -120,6 +120,8 @@ class TrainingReward:
         self.ends, self.stops = ends, stops
         self.journal, self.attempt = journal, attempt
         self.composed = compose(card)
+        self.latest: tuple[int, list[dict[str, Any]]] = (0, [])
+        """The last step that sampled, and its completions as rows of completions.parquet."""
         self.pending: dict[int, dict[str, Cell]] = {}
         """Metrics by training step, taken by the recorder when the trainer logs the step."""
 
@@ -148,7 +150,8 @@ class TrainingReward:
         scored = self.composed.score(answers, progress)
         self.pending[step] = batch_cells(scored, answers, self.group)
         self.pending[step]["reward_seconds"] = cell(time.perf_counter() - begun)
-        self.journal.batch(attempt=self.attempt, step=step, rows=completion_rows(scored, answers, self.group))
+        self.latest = step, completion_rows(scored, answers, self.group)
+        self.journal.batch(attempt=self.attempt, step=step, rows=self.latest[1])
         unknown = sum(reward is None for reward in scored.rewards)
         if unknown > self.card.unknown.limit * len(answers):
             doubts = [judged for column in scored.judgements.values() for judged in column if judged and judged.status == "unknown"]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Discriminator
 
 from stages.contracts.attempt import Determinism
+from stages.contracts.layout import ExperimentFolder
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import GenerationSettings, GrpoSettings, RlooSettings, TrlSettings, VllmSettings
@@ -29,7 +30,7 @@ from stages.train.resume import newest, required_files
 from stages.train.run import Work, attempt
 from stages.train.scoring import TrainingReward
 from stages.train.stop_texts import StopTexts, stopping_criteria
-from stages.train.tracking import tracked
+from stages.train.tracking import tracked, tracking
 
 MODULE = "stages.train.trl"
 CHECKPOINT = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth")
@@ -138,7 +139,9 @@ def prepared(work: Work[Any], *, group: int = 1, pad_ends: bool = False, tokens_
             attempt=work.started.attempt,
         )
     guard = NonfiniteGuard(settings.guards, work.journal.in_a_row(work.steps_before))
-    with tracked(card, work.run.name, work.started.attempt) as tracker:
+    with tracked(card, work.run.name, work.started.attempt, tracking(ExperimentFolder(work.run.root.parent))) as tracker:
+        if tracker is not None and tracker.place:
+            work.notes["wandb"] = tracker.place
         recorder = HistoryRecorder(work, guard, reward, logits, clock, tokens_before, tracker)
         try:
             yield Prepared(model, tokenizer, ends, texts, logits, reward, clock, [guard, recorder])
