@@ -162,6 +162,7 @@ class _AnalysisCards:
             prose=prose.as_posix() if prose else None,
             cited=self._cited(),
             profile=self.experiment.profile,
+            evidence=spec.evidence,
             health_profile=named(profiles, spec.health.detectors),
             claims=tuple(ClaimText(id=claim.id, says=_one_line(claim.says), answers=claim.answers) for claim in spec.claims),
             evaluation=self.scores,

@@ -53,7 +53,7 @@ def check(experiment: Experiment, expansion: Expansion, evaluate: EvaluateCard |
             )
             continue
         seeds, name = len(other.experiment.spec.seeds), other.experiment.name
-        if seeds < claim.needs.seeds and experiment.profile is None:
+        if seeds < claim.needs.seeds and experiment.is_evidence:
             facts = {"claim": claim.id, "name": name, "needed": claim.needs.seeds, "count": seeds}
             yield problem("E365.seeds", place_of(node, "needs.seeds", "id"), other.experiment.node("seeds").key, **facts)
         shared = [score for score in evaluate.names if score in other.evaluate.names] if evaluate and other.evaluate else []

@@ -209,7 +209,7 @@ def _seeds(claim: Claim, node: Node, experiment: Experiment) -> Iterator[Diagnos
     if needed < FEWEST_SEEDS:
         pilot = _listed(seeds[: FEWEST_SEEDS - 1])
         yield problem("E307", place, claim=claim.id, seeds=_counted(needed), fewest=FEWEST_SEEDS, given=pilot)
-    elif needed > count and experiment.profile is None:
+    elif needed > count and experiment.is_evidence:
         more = [*seeds, *(seed for seed in range(1, needed + count + 1) if seed not in seeds)][:needed]
         facts = {"claim": claim.id, "needed": needed, "count": count, "seeds": _counted(count), "more": _listed(sorted(more))}
         fewer = f", or needs: {{seeds: {count}}}" if count >= FEWEST_SEEDS else ""

@@ -46,7 +46,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             yield from _texts(name, reward, gates)
             yield from _needed(gates)
             steps = [setup.train.max_steps for setup in expansion.setups if setup.reward.declared == name]
-            yield from _phases(reward, node, None if experiment.profile else min(steps, default=None))
+            yield from _phases(reward, node, min(steps, default=None) if experiment.is_evidence else None)
             yield from _own_weights(reward, gates, node)
             if reward.combine == "weighted":
                 yield from _weights(reward, gates, node)

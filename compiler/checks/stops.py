@@ -30,7 +30,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
             except Unreadable:
                 continue  # E360 says so
             yield from _rule(experiment, setup, rule, read)
-            if experiment.profile is None:  # a profile may be too short for its rules; it is no evidence
+            if experiment.is_evidence:  # a small profile may be too short for its rules
                 yield from _can_fire(setup, rule)
     yield from _null_controls(experiment)
     expected = list(experiment.entries(experiment.spec.expect, "expect"))
@@ -151,7 +151,7 @@ def _expectation(expectation: Expectation, node: Node, experiment: Experiment, e
 def _place_is_reached(expectation: Expectation, node: Node, setup: Setup, experiment: Experiment) -> Iterator[Diagnostic]:
     """E362. 100% is the end of the run and fine; a profile may be too short for `100 steps`, and is no evidence."""
     at, steps = read_length(expectation.at), setup.train.max_steps
-    if experiment.profile is not None and at.unit == "steps" and at.amount > 0:
+    if not experiment.is_evidence and at.unit == "steps" and at.amount > 0:
         return
     if at.amount <= 0 or at.amount > (1 if at.unit == "%" else steps):
         bound = setup.train_node.get("max_steps")

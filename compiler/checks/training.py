@@ -84,7 +84,7 @@ def _schedule(train: OptimizedSettings, node: Node, experiment: Experiment) -> I
         yield problem("E355", written.place, place, key=key, value=getattr(train, key), default=default)
     elif key == "warmup_ratio" and train.warmup_steps:
         yield problem("E355.both", written.place, other.place if other else None, value=train.warmup_ratio)
-    elif train.warmup_steps >= train.max_steps and experiment.profile is None:
+    elif train.warmup_steps >= train.max_steps and experiment.is_evidence:
         yield problem("E356", written.place, None, **dict(train), fix=train.max_steps // 10)
 
 
@@ -96,7 +96,7 @@ def _ppo(train: PpoSettings, node: Node, experiment: Experiment) -> Iterator[Dia
         whole = "" if train.batch_size % train.mini_batch_size else ", or `gradient_accumulation_steps: 1`"
         yield problem("E381", place, None, **facts, step=step, fix=step * max(1, round(train.batch_size / step)), whole=whole)
     most = (1 + CLIP * train.batch_size / kl.horizon) ** min(train.max_steps, 10_000)
-    if kl.controller == "adaptive" and kl.init_kl_coef > 0 and most < MOVES and experiment.profile is None:
+    if kl.controller == "adaptive" and kl.init_kl_coef > 0 and most < MOVES and experiment.is_evidence:
         horizon = max(1, round(CLIP * train.batch_size * train.max_steps / 2.3))
         place = place_of(node, "kl.horizon", "kl.controller", "batch_size")
         yield problem("W382", place, None, **facts, most=f"{most:.2f}", horizon=horizon)

@@ -56,7 +56,7 @@ def _generation(train: GroupedSettings, node: Node, experiment: Experiment) -> I
     if steps is not None and steps % accumulation:
         fix = accumulation * -(-steps // accumulation)
         yield problem("E257", place_of(node, "steps_per_generation"), None, steps=steps, accumulation=accumulation, fix=fix)
-    elif experiment.profile is None and train.micro_steps > accumulation and train.save_steps * accumulation % train.micro_steps:
+    elif experiment.is_evidence and train.micro_steps > accumulation and train.save_steps * accumulation % train.micro_steps:
         whole = train.micro_steps // accumulation
         place = place_of(node, "save_steps", "steps_per_generation", "num_iterations")
         yield problem("W327", place, None, save=train.save_steps, whole=whole, fix=whole * -(-train.save_steps // whole))

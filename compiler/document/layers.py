@@ -13,7 +13,21 @@ from stages.contracts.names import SLUG
 
 RANK = {"parent": 0, "shared": 1, "experiment": 2, "condition": 3, "profile": 4}
 SHARED = Path("specs/_shared")
-OWN = ("title", "question", "use", "parent", "changes", "compare", "hypothesis", "claims", "actions", "contingency", "status", "decision")
+OWN = (
+    "title",
+    "question",
+    "use",
+    "parent",
+    "changes",
+    "compare",
+    "hypothesis",
+    "claims",
+    "actions",
+    "contingency",
+    "status",
+    "decision",
+    "evidence",
+)
 """Keys that only an experiment itself can have, and no shared block."""
 
 Read = Callable[[Path], Document]

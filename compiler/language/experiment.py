@@ -41,6 +41,11 @@ class Experiment:
     def name(self) -> str:
         return f"{self.stem}@{self.profile}" if self.profile else self.stem
 
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it is to decide its claims: the experiment itself, and profiles that say so."""
+        return self.profile is None or self.spec.evidence
+
     def node(self, *path: str | int) -> Node:
         """The node at a path that the spec's model guarantees to exist."""
         node = self.root.get(*path)
@@ -128,6 +133,9 @@ def _family_keys(root: Node) -> Iterator[Diagnostic]:
 
 
 def _profile_keys(root: Node) -> Iterator[Diagnostic]:
+    evidence = root.get("evidence")
+    if evidence is not None:
+        yield problem("E335.evidence", evidence.key or evidence.place)
     for _, profile in _items(root.get("profiles")):
         for key, node in _items(profile):
             if key in NOT_IN_A_PROFILE:

@@ -180,6 +180,9 @@ class Spec(Section):
     tracking: TrackingSettings = Field(default_factory=TrackingSettings, description="Where runs are followed while they train.")
     resources: Resources = Field(default_factory=Resources, description="What a run needs.")
     page: PageUse = Field(default_factory=PageUse, description="How the page is laid out, and what is published beside it.")
+    evidence: bool = Field(
+        False, description="In a profile: its claims are decided and checked like the experiment's, and its page counts."
+    )
     profiles: dict[Slug, dict[str, Any]] = Field({}, max_length=MAX_PROFILES, description="Variants by name: keys of the spec that differ.")
 
 

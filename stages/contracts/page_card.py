@@ -253,7 +253,9 @@ class PageCard(AnalysisCard):
     cited: tuple[str, ...] = later(())
     """Other experiments whose findings the interpretation names."""
     profile: str | None
-    """Name of the spec profile; null for the experiment proper. A profile's page is not evidence and says so."""
+    """Name of the spec profile; null for the experiment proper."""
+    evidence: bool = later(False)
+    """Of a profile: whether its numbers decide something. The page of one that does not says so."""
     health_profile: str
     claims: tuple[ClaimText, ...]
     evaluation: tuple[str, ...]
@@ -289,3 +291,8 @@ class PageCard(AnalysisCard):
     """Of a page that is written while runs go on: how far each is."""
     judged: tuple[Judgement, ...] = ()
     """Changes of octavo's code that a person judged to change no result of this experiment's stages, oldest first."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this is a profile that only shows that every part works."""
+        return self.profile is not None and not self.evidence

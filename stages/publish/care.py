@@ -62,7 +62,7 @@ def is_doubtful(claim: ClaimView, sources: Sources) -> bool:
 
 def _kind(sources: Sources) -> Iterator[Caution]:
     experiment = sources.experiment
-    if experiment.card.profile:
+    if experiment.card.is_small:
         words = f"This is the profile {experiment.card.profile}: it shows that every part works, and its numbers decide nothing."
         yield Caution(escape(words), "methods")
     logs, of_all = experiment.logs, f" of {plural(len(experiment.runs), 'run')}"

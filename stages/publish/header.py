@@ -47,6 +47,7 @@ class PageSummary(Artifact):
     owner: str
     tags: tuple[str, ...]
     profile: str | None
+    """Of a profile that is no evidence: its name."""
     claims: tuple[ClaimLine, ...]
     runs: int
     included: int
@@ -99,7 +100,8 @@ def page_summary(sources: Sources, cautions: Sequence[Caution]) -> PageSummary:
         for claim in claims
     )
     return PageSummary(
-        **{name: getattr(card, name) for name in ("title", "owner", "tags", "profile", "parent", "changes", "hypothesis")},
+        **{name: getattr(card, name) for name in ("title", "owner", "tags", "parent", "changes", "hypothesis")},
+        profile=card.profile if card.is_small else None,
         experiment=experiment.folder.name,
         question=card.question.strip(),
         answer=headline(claims, cautions),

@@ -83,6 +83,15 @@ def test_a_profile_is_no_evidence_and_may_have_too_few_seeds_and_be_shorter_than
     assert codes(compiled, text, "example@smoke") == []
 
 
+def test_a_profile_that_says_it_is_evidence_is_checked_like_one(compiled, spec):
+    text = spec.replace("  smoke: {", "  smoke: {evidence: true, ")
+    assert set(codes(compiled, text, "example@smoke")) == {"E306"}
+    whole = text.replace("seeds: [1]}", "seeds: [4, 5, 6]}")
+    assert codes(compiled, whole, "example@smoke") == []
+    page = compiled(whole, name="example@smoke").cards.page
+    assert page.evidence and not page.is_small and compiled(spec, name="example@smoke").cards.page.is_small
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [

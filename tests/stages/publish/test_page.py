@@ -114,6 +114,11 @@ def test_holes_are_on_the_first_screen(project: Path) -> None:
 def test_a_profile_says_that_it_is_no_evidence(project: Path) -> None:
     says = "This is the profile smoke: it shows that every part works, and its numbers decide nothing."
     assert says in words(written(build(project, profile="smoke"))) and says not in words(written(build(project)))
+    evidence = build(project, profile="large")
+    card = evidence / "page.card.json"
+    card.write_text(json.dumps({**json.loads(card.read_text()), "evidence": True}))
+    assert "decide nothing" not in words(written(evidence))
+    assert json.loads((evidence / "page/summary.json").read_text())["profile"] is None
 
 
 def test_what_the_methods_say_of_a_loss_is_of_the_algorithm_that_trained(project: Path) -> None:
