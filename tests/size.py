@@ -17,7 +17,7 @@ BUDGETS = {
 }
 """Part -> beginnings of paths, their ending, and the most lines."""
 GOLDENS = (("tests/golden/", "tests/errors/"), 9_300, 60)
-WORDS = {"site/docs/guide/": 15_950, "site/docs/decisions/": 6_320, "CHANGELOG.md": 1_370}
+WORDS = {"site/docs/guide/": 16_100, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_440}
 
 
 def tracked_files() -> list[str]:

@@ -94,10 +94,20 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
                 self.tracker.log(state.global_step, logs or {}, {})
             return
         invalid = sum(gathered([self.logits.taken()])) if self.logits is not None else None
-        if from_first(lambda: self._record(state.global_step, logs, invalid)):
+        if from_first(lambda: self._record(state.global_step, logs, invalid) or self._is_to_save(state.global_step)):
             control.should_save = True  # the trainer saves after it has logged, then looks whether to stop
             control.should_training_stop = True
-        interrupts.check()
+        if not interrupts.is_to_save():
+            interrupts.check()
+
+    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        if from_first(lambda: self._is_to_save(state.global_step)):  # SIGTERM came while this checkpoint was written
+            control.should_training_stop = True
+
+    def _is_to_save(self, step: int) -> bool:
+        """Whether SIGTERM has come and an attempt that goes on from this step ends as if it had not: some steps train on completions that
+        the step before them has sampled, and no checkpoint holds these."""
+        return interrupts.is_to_save() and step % getattr(self.work.card.train, "num_iterations", 1) == 0
 
     def _record(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
         """Record the step and return whether a rule ends the run here. Of several ranks the first one does this."""

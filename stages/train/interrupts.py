@@ -1,7 +1,7 @@
 """How a stage ends: signals, and the end of the dvc that started it.
 
 A signal ends what runs with KeyboardInterrupt, except where a stage defers it: then it is remembered. So Ctrl-C never cuts a ledger's line
-or a table in two, and a signal whose exception a library swallowed is not lost.
+or a table in two, and a signal whose exception a library swallowed is not lost. While a run trains, SIGTERM waits until the step is saved.
 """
 
 from __future__ import annotations
@@ -11,20 +11,34 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from typing import Protocol
 
 import psutil
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOGETHER_SECONDS = 1.0
+"""SIGTERM within this time of the first is the same one: a scheduler sends it to all processes of a job, and each may pass it on."""
 _PR_SET_PDEATHSIG = 1
 
 
+class Flag(Protocol):
+    """An event of multiprocessing."""
+
+    def is_set(self) -> bool: ...
+
+
 class _SignalState:
-    """The first signal that came, and whether signals are deferred now."""
+    """The first signal that came, when (in seconds of the monotonic clock), and what is done about signals now."""
 
     def __init__(self) -> None:
         self.sentence: str | None = None
+        self.at = 0.0
         self.deferred = False
+        self.saves_first = False
+        self.is_to_save = False
+        self.asked: Flag | None = None
 
 
 _state = _SignalState()
@@ -97,7 +111,33 @@ def interruptible() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def saving_first() -> Iterator[None]:
+    """Inside, whoever trains asks `is_to_save` after each step, so that SIGTERM only has to be remembered. Another signal, or SIGTERM once
+    more, ends at once."""
+    _state.saves_first = True
+    try:
+        yield
+    finally:
+        _state.saves_first = False
+
+
+def is_to_save() -> bool:
+    """Whether SIGTERM has come while steps are saved first: save the step and train no further."""
+    return _state.is_to_save or (_state.asked is not None and _state.asked.is_set())
+
+
+def ask(flag: Flag) -> None:
+    """This process is one of several that train. SIGTERM means nothing to it: its stage gets one too, and sets the flag."""
+    signal.signal(signal.SIGTERM, lambda number, frame: None)  # not SIG_IGN, which programs that it starts would inherit
+    _state.asked = flag
+
+
 def _stop(number: int, frame: object) -> None:
-    _state.sentence = _state.sentence or f"stopped by {signal.Signals(number).name}"
-    if not _state.deferred:
+    if _state.sentence is None:
+        _state.sentence, _state.at = f"stopped by {signal.Signals(number).name}", time.monotonic()
+        _state.is_to_save = number == signal.SIGTERM and _state.saves_first
+    elif number != signal.SIGTERM or time.monotonic() - _state.at > TOGETHER_SECONDS:
+        _state.is_to_save = False
+    if not _state.deferred and not _state.is_to_save:
         raise KeyboardInterrupt(_state.sentence)

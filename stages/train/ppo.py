@@ -11,6 +11,7 @@ from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import OwnGenerationSettings
+from stages.train import interrupts
 from stages.train.determinism import sampling
 from stages.train.model import prompt_texts
 from stages.train.run import Work, attempt
@@ -55,7 +56,8 @@ def fit(work: Work[PpoSettings]) -> Path:
         )
         if work.checkpoint:
             restore(trainer, work.checkpoint[0])
-        trainer.train(lambda trained: save(trained, work.output))
+        with interrupts.saving_first():
+            trainer.train(lambda trained: save(trained, work.output))
     return saved_checkpoint(work, FILES)
 
 

@@ -15,14 +15,16 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stages.train import interrupts
 from stages.train.attempts import Stopped, classify
 from stages.train.environment import prepare
-from stages.train.interrupts import end_with_parent
 from stages.train.refusals import refusal
 
 T = TypeVar("T")
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT")
 """Signals that a process brings upon itself."""
+LOOK_SECONDS = 0.2
+"""How often the stage looks whether its ranks are to be asked to save."""
 _place = (0, 1)
 """(rank, number of ranks) of this process."""
 
@@ -96,17 +98,19 @@ def _train(work: Any, fit: Callable[[Any], object]) -> dict[str, str]:
 
 def run_ranks(count: int, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function once a rank, each in a process of its own, and return what it gives on rank 0. When one fails, the others are ended
-    and Stopped says why."""
+    and Stopped says why. After SIGTERM they are asked to save the step and to end (interrupts.is_to_save)."""
     from torch.distributed.elastic.utils.distributed import get_free_port
     from torch.multiprocessing import ProcessExitedException, get_context, spawn
 
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.CRITICAL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process that imports torch has read it
-    reports = get_context("spawn").SimpleQueue()
-    ranks = spawn(_as_rank, (count, get_free_port(), os.getpid(), reports, function, arguments), nprocs=count, join=False)
+    reports, asked = get_context("spawn").SimpleQueue(), get_context("spawn").Event()
+    ranks = spawn(_as_rank, (count, get_free_port(), os.getpid(), reports, asked, function, arguments), nprocs=count, join=False)
     try:
-        while not ranks.join(grace_period=1.0):  # time for the others to say why they end
-            pass
+        with interrupts.saving_first():
+            while not ranks.join(timeout=LOOK_SECONDS, grace_period=1.0):  # time for the others to say why they end
+                if interrupts.is_to_save():
+                    asked.set()
     except ProcessExitedException as ended:
         failures: dict[int, tuple[Any, str]] = {}
         while not reports.empty():
@@ -134,11 +138,14 @@ def _cause(ended: Any, failures: dict[int, tuple[Any, str]]) -> tuple[Any, str]:
     return causes[0] if causes else ("bug", f"rank {ended.error_index} ended with exit code {ended.exit_code}")
 
 
-def _as_rank(number: int, count: int, port: int, stage: int, reports: Any, function: Callable[..., object], arguments: Any) -> None:
+def _as_rank(
+    number: int, count: int, port: int, stage: int, reports: Any, asked: Any, function: Callable[..., object], arguments: Any
+) -> None:
     """Report (number, what the function returns, failure), and end without exit functions: those of a process group that has lost a rank
     may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the stage ends the ranks
-    end_with_parent(signal.SIGKILL)
+    interrupts.ask(asked)
+    interrupts.end_with_parent(signal.SIGKILL)
     if os.getppid() != stage:
         os._exit(1)  # the stage was killed before the line above
     os.environ.update(RANK=str(number), LOCAL_RANK=str(number), WORLD_SIZE=str(count), LOCAL_WORLD_SIZE=str(count))

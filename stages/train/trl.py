@@ -21,7 +21,7 @@ from stages.contracts.layout import ExperimentFolder
 from stages.contracts.run_card import TrainCard
 from stages.contracts.stage import main
 from stages.contracts.training import GenerationSettings, GrpoSettings, RlooSettings, TrlSettings, VllmSettings
-from stages.train import ranks
+from stages.train import interrupts, ranks
 from stages.train.attempts import Stopped
 from stages.train.determinism import UNSUPPORTED, sampling, use_deterministic_updates
 from stages.train.model import end_tokens, for_training, load_base, lora, prompt_texts
@@ -178,16 +178,20 @@ def _stop_at_texts(training: Any, parts: Prepared) -> None:
 
 def train_to_end(work: Work[Any], training: Any) -> Path:
     """Let a trainer of TRL train, from the checkpoint where there is one, and return the checkpoint that holds what was trained."""
-    training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
+    with interrupts.saving_first():
+        training.train(resume_from_checkpoint=str(work.checkpoint[0]) if work.checkpoint else None)
     ranks.gathered([0])  # every rank has saved
-    return work.output if ranks.rank() else saved_checkpoint(work, CHECKPOINT)
+    return saved_checkpoint(work, CHECKPOINT) if ranks.world() == 1 else work.output  # of several ranks the stage looks
 
 
 def saved_checkpoint(work: Work[Any], files: Sequence[str]) -> Path:
-    """The checkpoint of the last step, with `files` and the weights. Raises Stopped when it is not complete."""
+    """The checkpoint of the last step, with `files` and the weights. Raises Stopped when it is not complete, KeyboardInterrupt when SIGTERM
+    has ended training and an earlier step is saved."""
     saved = newest(work.output, required_files(files, work.card))
     last = work.stopping.stopped.step if work.stopping.stopped else work.card.train.max_steps
     if saved is None or saved[1] != last:
+        if saved and interrupts.is_to_save():
+            raise KeyboardInterrupt(f"{interrupts.received()}, step {saved[1]} is saved")
         raise Stopped("bug", f"no complete checkpoint of step {last}")
     return saved[0]
 

@@ -61,7 +61,7 @@ def stopped(ended: Ended, cpu: float) -> Checked | None:
         return unknown("the verifier was starved")
     if ended.why == "waited":
         return Checked("stopped", "waits and does not answer", keep=False)
-    if killed == signal.SIGKILL:
+    if killed in (signal.SIGKILL, signal.SIGTERM):  # a scheduler sends SIGTERM to all processes of a job; an answer can send none
         return unknown("the answer's process was killed from outside or could not be set up")
     return Checked("stopped", "crashed", cpu=ended.cpu) if killed else None
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import torch
 
 from stages.contracts.algorithms import ALGORITHMS
@@ -107,3 +108,13 @@ def finish(algorithm: str, folder: Path, *modules: Path) -> str:
     output, _ = stage.communicate(timeout=900)
     assert stage.returncode == 0, output
     return output
+
+
+def left(run: RunFolder) -> tuple[dict[tuple[int, str], tuple[float | None, str]], list[tuple[object, ...]], bytes]:
+    """(step, metric) -> value as the last attempt logged it, without timings; completions; adapter."""
+    rows = pq.read_table(run.history).to_pylist()
+    history = {(row["step"], row["metric"]): (row["value"], row["state"]) for row in rows if "seconds" not in row["metric"]}
+    completions = pq.read_table(run.completions).to_pylist()
+    last = {row["step"]: row["attempt"] for row in completions}
+    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in completions if row["attempt"] == last[row["step"]]]
+    return history, texts, (run.adapter / "adapter_model.safetensors").read_bytes()

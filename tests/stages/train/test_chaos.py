@@ -10,10 +10,9 @@ import signal
 import time
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from forked import begin
-from random_model import finish, random_model, run_folder, start
+from random_model import finish, left, random_model, run_folder, start
 
 from stages.contracts.attempt import read_attempts
 from stages.contracts.ppo import PpoSettings
@@ -36,16 +35,6 @@ CASES = {
 }
 """Settings, and how many processes."""
 MOMENTS = ("start", "step", "checkpoint", "finishing")
-
-
-def left(run):
-    """(step, metric) -> value as the last attempt logged it, without timings; completions; adapter."""
-    rows = pq.read_table(run.history).to_pylist()
-    history = {(row["step"], row["metric"]): (row["value"], row["state"]) for row in rows if "seconds" not in row["metric"]}
-    completions = pq.read_table(run.completions).to_pylist()
-    last = {row["step"]: row["attempt"] for row in completions}
-    texts = [(row["step"], row["prompt_id"], row["text"], row["reward"]) for row in completions if row["attempt"] == last[row["step"]]]
-    return history, texts, (run.adapter / "adapter_model.safetensors").read_bytes()
 
 
 def reached(folder, moment, before):

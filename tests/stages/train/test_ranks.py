@@ -106,7 +106,7 @@ def test_two_processes_learn_what_one_does(tmp_path, train, monkeypatch):
 
 def test_a_rank_that_lost_its_stage_while_it_started_ends(tmp_path):
     """The stage was killed before the rank could ask to be killed with it: nothing is trained and nothing is waited for."""
-    script = "from stages.train.ranks import _as_rank; _as_rank(1, 2, 0, 1, None, print, ['trained'])"
+    script = "from stages.train.ranks import _as_rank; _as_rank(1, 2, 0, 1, None, None, print, ['trained'])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")

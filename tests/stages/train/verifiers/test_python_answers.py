@@ -159,6 +159,7 @@ def test_equal_jobs_run_once_and_are_kept(tier, fresh, monkeypatch):
     [
         (Ended(0, 0.01, "starved", b"n"), "unknown", "the verifier was starved"), (Ended(0, 0.01, "waited", b"n"), "stopped", "waits"),
         (Ended(9, 0.01, "", b"n"), "unknown", "the answer's process was killed from outside"),
+        (Ended(15, 0.01, "", b"n"), "unknown", "the answer's process was killed from outside"),
         (Ended(256, 0.1, "", b"value 1"), "stopped", "ended without a result"), (Ended(9, 1.5, "", b"n"), "stopped", "timeout"),
         (Ended(27, 0.99, "", b"n"), "stopped", "timeout"), (Ended(0, 1.5, "", b"value 1"), "stopped", "timeout"),
         (Ended(0, 0.1, "", b"value 1"), "values", ""), (Ended(0, 0.1, "", b"value [" * 10), "values", ""),
