@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.torch import load_model, save_model
 from transformers import TrainerCallback
 
+from stages.contracts.training import GroupedSettings
 from stages.train import interrupts
 from stages.train.guards import InvalidLogits, NonfiniteGuard
 from stages.train.progress import Progress
@@ -107,7 +108,9 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
     def _is_to_save(self, step: int) -> bool:
         """Whether SIGTERM has come and an attempt that goes on from this step ends as if it had not: some steps train on completions that
         the step before them has sampled, and no checkpoint holds these."""
-        return interrupts.is_to_save() and step % getattr(self.work.card.train, "num_iterations", 1) == 0
+        settings = self.work.card.train
+        micro_steps = settings.micro_steps if isinstance(settings, GroupedSettings) else settings.gradient_accumulation_steps
+        return interrupts.is_to_save() and step * settings.gradient_accumulation_steps % micro_steps == 0
 
     def _record(self, step: int, logs: dict[str, Any], invalid: int | None) -> bool:
         """Record the step and return whether a rule ends the run here. Of several ranks the first one does this."""

@@ -88,8 +88,8 @@ class _Evaluations:
         return cached
 
     def fill(self, runs: Iterable[RunFolder]) -> None:
-        """Where the base model is loaded, evaluate the trained ones that are not in the cache, for their own stages."""
-        for run in runs if self.models.base is not None else ():
+        """Where a model was loaded, evaluate the trained ones that are not in the cache, for their own stages."""
+        for run in runs if self.models.tokenizer is not None else ():
             try:
                 there = run == self.experiment.untrained or (run.outcome.exists() and self.trained(run)[0])
                 if there and not self._place(run).exists():
