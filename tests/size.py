@@ -16,8 +16,8 @@ BUDGETS = {
     "tests": (("tests/",), ".py", 16_000),
 }
 """Part -> beginnings of paths, their ending, and the most lines."""
-GOLDENS = (("tests/golden/", "tests/errors/"), 9_300, 60)
-WORDS = {"site/docs/guide/": 16_100, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_440}
+GOLDENS = (("tests/golden/", "tests/errors/"), 9_400, 60)
+WORDS = {"site/docs/guide/": 16_250, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_460}
 
 
 def tracked_files() -> list[str]:
