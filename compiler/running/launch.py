@@ -11,7 +11,7 @@ from compiler.problems import Rejected, problem
 from compiler.running.batch import Batch, claimed, keep
 from compiler.running.local import Interrupted, Local
 from compiler.running.machines import Machine, settings
-from compiler.running.slurm import Slurm
+from compiler.running.slurm import Slurm, require_no_jobs
 from compiler.running.slurm_commands import SlurmMachine
 from compiler.running.tasks import Work, due, freeze, missing
 from compiler.running.worker import STOPPED
@@ -45,6 +45,7 @@ def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool =
         if busy:
             raise Rejected([problem("E502.busy", name=busy)])
         work = due(references, inputs)
+        require_no_jobs(experiments)
         place.check(work.tasks)
         work.require_compiled(experiments)
         if work.before:

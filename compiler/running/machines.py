@@ -58,7 +58,7 @@ class Machine(Protocol):
     """In `specs/machines.yaml`."""
 
     def check(self, work: Mapping[str, Sequence[Task]]) -> None:
-        """Raises Rejected when one of the tasks (by experiment) can never run here, or jobs of an experiment go on."""
+        """Raises Rejected when one of the tasks (by experiment) can never run here."""
 
     def capacity(self, gpus: int) -> int | None:
         """Most tasks of so many GPUs each that run at once; None: unknown."""

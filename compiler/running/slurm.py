@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -62,11 +63,8 @@ class Slurm:
         self.name, self.settings, self.typed, self.wait = name, settings, typed, wait
 
     def check(self, work: Mapping[str, Sequence[Task]]) -> None:
-        """Raises Rejected E503, also when jobs of an earlier call go on."""
+        """Raises Rejected E503."""
         require("sbatch")
-        for name in work:
-            if queue(_submission(name).jobs).keys() - {os.environ.get("SLURM_JOB_ID")}:  # our own is the one that made what runs wait for
-                raise Rejected([problem("E503.live", name=name)])
         wanted = max((task.gpus for tasks in work.values() for task in tasks), default=0)
         most = most_gpus(self.settings)
         if most is not None and most < wanted:
@@ -102,7 +100,8 @@ class Slurm:
             _write(name, Submission(parts=arrays.get(name, ())))
         if not self.wait:
             after = shlex.join([sys.executable, "-m", "compiler.running.slurm_job", "after", str(turn), self.name, *self.typed])
-            self._step(names, [after], on_gpu, after=jobs)
+            step = self._step(names, [after], on_gpu, after=jobs)
+            print(f"job {step} does the rest then; its output: {JOBS / names[0]}/slurm-{step}.out")
             return
         _wait_for(jobs)
         again = interrupted(list(tasks))
@@ -175,6 +174,14 @@ class Slurm:
         print(f"job {job} runs dvc repro; its output: {JOBS / names[0]}/slurm-{job}.out", flush=True)
         _wait_for([job])
         return int(code.read_text()) if code.exists() else 1
+
+
+def require_no_jobs(names: Sequence[str]) -> None:
+    """Raises Rejected E503 when jobs of an earlier `octavo run` see to one of these experiments, on whatever machine it is typed now."""
+    for name in names:
+        jobs = _submission(name).jobs
+        if jobs and shutil.which("squeue") and queue(jobs).keys() - {os.environ.get("SLURM_JOB_ID")}:  # ours made what runs wait for
+            raise Rejected([problem("E503.live", name=name)])
 
 
 def interrupted(names: Sequence[str]) -> dict[str, list[int]]:

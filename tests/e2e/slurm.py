@@ -90,11 +90,16 @@ class Cluster:
         """As when its power fails: its daemons and the processes of its jobs are killed at once. The controller, which would see it after
         SlurmdTimeout, is told."""
         ids = self.call("squeue", "--noheader", f"--nodelist={node}", "--states=RUNNING", "--format=%A").split()
-        steps = [step for step in psutil.process_iter(["name", "cmdline"]) if any(f"[{job}." in " ".join(step.cmdline()) for job in ids)]
-        own = [step for step in steps if "slurmstepd" in step.info["name"]]
-        daemon = psutil.Process(int((self.at / f"slurmd.{node}.pid").read_text()))
-        for process in [daemon, *own, *(child for step in own for child in step.children(recursive=True))]:
-            process.kill()
+        victims = [psutil.Process(int((self.at / f"slurmd.{node}.pid").read_text()))]
+        for process in psutil.process_iter(["environ"]):  # a process that has ended meanwhile has none
+            environment = process.info["environ"] or {}
+            if environment.get("SLURM_CONF") == str(self.conf) and environment.get("SLURM_JOB_ID") in ids:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    above = [parent for parent in process.parents() if parent.name() == "slurmstepd"]
+                    victims += [*above, process]
+        for process in victims:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self.call("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
 
     def stop(self) -> None:

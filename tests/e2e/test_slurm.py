@@ -44,9 +44,15 @@ def test_all_goes_on_from_a_login_node_whose_cluster_takes_no_jobs_of_jobs(clust
 
 
 def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_reported(cluster: Cluster, tmp_path):
-    few = project(tmp_path / "project", 0.5)
+    few = project(tmp_path / "project", 0.0)
+    hold = few.root / "hold"  # no run gets beyond its fifth step while it is there
+    hold.touch()
+    program = few.root / "train.py"
+    program.write_text(program.read_text() + '        while step == 5 and Path("hold").exists():\n            time.sleep(0.05)\n')
+    few.octavo("compile")
     few.octavo("run", "few", "--on", "cluster")
-    assert "E503" in few.octavo("run", "few", "--on", "cluster", code=1), "nothing is submitted twice"
+    for machine in ("cluster", "local"):
+        assert "E503 jobs see to few already" in few.octavo("run", "few", "--on", machine, code=1), "nothing is trained twice"
     wait_for(lambda: len(training(few)) == 3, 300)
     preempted, cancelled, lost = training(few)
     jobs = cluster.jobs()
@@ -57,6 +63,7 @@ def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_rep
     wait_for(lambda: len(few.ends()) > 3 and any(run not in (preempted, cancelled, lost) for run in training(few)), 300)
     killed = next(run for run in training(few) if run not in (preempted, cancelled, lost))
     psutil.Process(few.state(killed)["pid"]).children()[0].kill()  # the stage alone
+    hold.unlink()
     wait_for(lambda: not cluster.jobs(), 540)
     ends = few.ends()
     assert ends[preempted] == ["interrupted", "finished"] and ends[cancelled] == ["interrupted"]
