@@ -10,6 +10,7 @@ from slurm import Cluster, Unavailable, start
 MACHINES = """\
 cluster: {kind: slurm, partition: gpu, time: 10m, grace: 30s, at_once: 3, options: ["--gres=gpu:1"]}
 elsewhere: {kind: slurm, partition: nowhere}
+blind: {kind: slurm, setup: ["cd /"]}
 """
 
 
@@ -41,6 +42,7 @@ def test_all_goes_on_from_a_login_node_whose_cluster_takes_no_jobs_of_jobs(clust
     few.require_whole()
     doctor = few.call("compiler", "doctor", "few", "--on", "cluster", code=None)
     assert "a node of cluster sees this folder" in doctor
+    assert "its answer is not in this folder" in few.call("compiler", "doctor", "few", "--on", "blind", code=1)
 
 
 def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_reported(cluster: Cluster, tmp_path):
@@ -58,11 +60,14 @@ def test_runs_survive_preemption_lost_nodes_and_kills_and_a_cancelled_run_is_rep
     jobs = cluster.jobs()
     node = jobs[few.state(preempted)["job"]][1]
     cluster.call("sbatch", "--partition=urgent", f"--nodelist={node}", "--gres=gpu:1", "--output=/dev/null", "--wrap=true")
-    cluster.call("scancel", few.state(cancelled)["job"])
+    assert f"{cancelled}" in few.octavo("jobs", "few")
+    few.octavo("cancel", f"few/{cancelled}")
     cluster.lose_node(jobs[few.state(lost)["job"]][1])
     wait_for(lambda: len(few.ends()) > 3 and any(run not in (preempted, cancelled, lost) for run in training(few)), 300)
     killed = next(run for run in training(few) if run not in (preempted, cancelled, lost))
-    psutil.Process(few.state(killed)["pid"]).children()[0].kill()  # the stage alone
+    stage, *programs = psutil.Process(few.state(killed)["pid"]).children(recursive=True)
+    stage.kill()
+    assert not psutil.wait_procs(programs, 120)[1], "what a killed stage has started ends with it"
     hold.unlink()
     wait_for(lambda: not cluster.jobs(), 540)
     ends = few.ends()
