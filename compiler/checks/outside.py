@@ -34,7 +34,7 @@ def check(experiment: Experiment, expansion: Expansion, inputs: Inputs) -> Itera
     yield from _metrics(read, block, experiment)
     yield from _format(read, block)
     yield from _placeholders(read, block)
-    if read.format == "text" and read.pattern is not None:
+    if read.format == "text" and read.pattern is not None and read.preset is None:
         yield from _pattern(read, read.pattern, block, experiment)
     for name, source in read.metrics.items():
         yield from _source(read.format == "summary", name, source, metric_node(experiment, name))

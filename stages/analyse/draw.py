@@ -71,6 +71,7 @@ class Experiment:
         self.cells: dict[str, list[pd.DataFrame]] = {name: [] for name in card.curves}
         self.whole: dict[tuple[str, str], list[pd.Series]] = {}
         """By metric and condition: the values of its included runs; their mean is drawn."""
+        self.is_read = any(folder.run(ref.name).imported.exists() for ref in card.runs)
         conditions = {condition.name: condition for condition in card.conditions}
         for ref in card.runs:
             place = folder.run(ref.name)
@@ -162,7 +163,9 @@ def thinned(values: pd.Series, points: int) -> pd.Series:
 
 
 def _curves(experiment: Experiment) -> Iterator[_Drawing]:
-    for name in experiment.card.curves:
+    """A curve a metric. Of logs that were read, those that no run holds are left out, unless all are: a preset maps what they may lack."""
+    held = [name for name in experiment.card.curves if experiment.cells[name]]
+    for name in held if held and experiment.is_read else experiment.card.curves:
         meaning, text = metric(name), metric_title(name)
         unit, share = (meaning.unit, meaning.share) if meaning else ("", False)
         means = []

@@ -25,7 +25,10 @@ def mapping(experiment: ExperimentFiles) -> Iterator[tuple[str, str, str, str]]:
         held = run.imported.read.columns if run.imported else card.read.columns  # under the names that the log has
         columns: list[tuple[str, ColumnCard | SummaryCard]] = [(f"columns/{at}", each) for at, each in enumerate(held)]
         columns += [(f"summary/{at}", each) for at, each in enumerate(card.read.summary)]
+        logged = {row.metric for each in experiment.runs if each.imported for row in each.imported.held}
         for place, column in columns:
+            if isinstance(column, ColumnCard) and column.optional and column.also and column.metric not in logged:
+                continue  # a name of a preset that no log has
             unit = column.unit if column.factor == 1 else f"{column.unit}, times {numbers.number(column.factor)}"
             yield column.metric, _read_from(column), unit, str(experiment.origin(run.ref, f"/read/{place}") or "")
 

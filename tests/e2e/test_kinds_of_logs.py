@@ -5,6 +5,7 @@ What is right is computed here, row by row, by a reader of its own.
 
 from __future__ import annotations
 
+import html
 import json
 import random
 import re
@@ -18,8 +19,9 @@ import pytest
 from stages.analyse.conclude import conclude
 from stages.analyse.screen import screen
 from stages.contracts.attempt import read_attempts
+from stages.contracts.import_card import SNAPSHOT
 from stages.train.collect import collect
-from tests.e2e.imported import compiled, findings, health, make
+from tests.e2e.imported import compiled, findings, health, make, run
 
 SPEC = """title: Logs of one kind
 question: What did each run do?
@@ -329,3 +331,71 @@ def test_case_25_what_a_series_begins_with_is_no_spike_and_a_short_run_says_that
     assert [alarms(folder, seed, "spikes")["spikes"] for seed in (1, 2, 3)] == [[], [], []]
     short = next(detection for detection in health(folder, "only-s4")["detections"] if detection["detector"] == "spikes")
     assert short["state"] == "not_applicable" and re.fullmatch("grad_norm: 20 rows, 21 are needed", short["reason"])
+
+
+# 50 to 55, 67 and 68: which run a log is of ----------------------------------------------------------------------------------------
+
+
+def test_case_52_a_checkpoint_has_made_at_least_its_steps_and_did_not_fail(tmp_path):
+    """The page never says that a run ended, or did not end well, because the state of a checkpoint lies there."""
+    rows = [row(random.Random(52), step) | {"step": step} for step in range(1, 61)]
+    Path("logs").mkdir()
+    for seed, (done, planned) in enumerate([(60, 80), (60, 60)], start=1):
+        Path(f"logs/{seed}.jsonl").write_text(json.dumps({"global_step": done, "max_steps": planned, "log_history": rows}))
+    text = SPEC.replace("format: jsonl", "format: trainer_state").replace("TARGET", "80").replace("METRICS", METRICS)
+    make(Path.cwd(), "states", text.replace("SEEDS", "[1, 2]").replace("ROLE", "treatment"))
+    folder = compiled("states")
+    page = html.unescape((run(folder) / "index.md").read_text(encoding="utf-8"))
+    first, second = health(folder, "only-s1"), health(folder, "only-s2")
+    assert (first["state"], first["reasons"]) == (
+        "unknown", ["gate steps: unknown (at least 60 steps done, as the state of a checkpoint says)"],
+    )  # fmt: skip
+    assert (second["state"], second["included"]) == ("finished", False), "it made the 60 steps that it was told to make, of 80"
+    assert "did not end well" not in page and "last attempt failed" not in page
+
+
+def test_case_67_a_run_without_a_row_stands_beside_others_that_count(tmp_path):
+    """W&B's last step is -1 of a run that crashed before its first log."""
+    rng = random.Random(67)
+    Path("logs").mkdir()
+    for seed in (1, 2, 3):
+        lines = [] if seed == 2 else [{"train/global_step": step, **row(rng, step)} for step in range(1, 41)]
+        lines = [{name: cell for name, cell in line.items() if name != "step"} for line in lines]
+        state = "crashed" if seed == 2 else "finished"
+        head = {"schema": SNAPSHOT, "id": str(seed), "state": state, "rows": len(lines), "last_history_step": len(lines) - 1, "config": {}}
+        Path(f"logs/{seed}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    text = SPEC.replace("format: jsonl", "format: wandb").replace("TARGET", "40").replace("METRICS", METRICS)
+    make(Path.cwd(), "empty", text.replace("SEEDS", "[1, 2, 3]").replace("ROLE", "treatment"))
+    folder = compiled("empty")
+    page = html.unescape((run(folder) / "index.md").read_text(encoding="utf-8"))
+    assert [health(folder, f"only-s{seed}")["included"] for seed in (1, 2, 3)] == [True, False, True]
+    assert "holds no row" in json.loads((folder / "only-s2/outcome.json").read_text())["error"] and "2 of 3" in page
+    assert findings(folder)["only/reward/final"]["n"] == 2
+
+
+def test_the_order_of_no_map_in_a_spec_enters_a_card(tmp_path):
+    rng = random.Random(50)
+    Path("logs").mkdir()
+    lines = [{"arm": arm, "n": seed, **row(rng, step)} for arm in ("a", "b") for seed in (1, 2) for step in range(1, 11)]
+    Path("logs/all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    parts = {
+        "import": ["format: jsonl", "path: logs/all.jsonl", "steps: 10", "WHERE", "METRICS", "preset: trl"],
+        "where": ["arm: '{condition}'", "n: '{seed}'"],
+        "metrics": ["reward: reward", "zero_signal_share: frac", "grad_norm: grad", "gate.b.score: std", "gate.a.score: frac"],
+    }
+    cards = set()
+    for _ in range(6):
+        mixed = {name: ", ".join(rng.sample(part, len(part))) for name, part in parts.items()}
+        block = mixed["import"].replace("WHERE", f"where: {{{mixed['where']}}}").replace("METRICS", f"metrics: {{{mixed['metrics']}}}")
+        keys = [f"runs: {{import: {{{block}}}}}", "title: T", "question: Q?", "seeds: [1, 2]", "health: {gates: {steps: complete}}"]
+        keys += ["conditions: {a: {role: treatment, reward: x}, b: {reward: x, role: null_control}}"]
+        make(Path.cwd(), "order", "\n".join(rng.sample(keys, len(keys))) + "\n")
+        folder = compiled("order")
+        cards.add("".join(path.read_text() for path in sorted(folder.rglob("*.card.json"))))
+    assert len(cards) == 1
+    for card in sorted(folder.glob("*/import.card.json")):
+        assert collect(card.parent) == 0
+    rewards = {
+        name: json.loads((folder / name / "imported.json").read_text())["held"][0]["first"] for name in ("a-s1", "a-s2", "b-s1", "b-s2")
+    }
+    assert list(rewards.values()) == [lines[at]["reward"] for at in (0, 10, 20, 30)], "each run has its own rows of the one file"

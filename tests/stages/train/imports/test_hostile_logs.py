@@ -16,7 +16,7 @@ from stages.train.imports.log import Unreadable
 from stages.train.imports.mapping import map_log
 from stages.train.imports.summary import read_summary
 
-FORMATS = ("jsonl", "csv", "trainer_state", "text", "wandb", "wandb_file", "tensorboard", "summary")
+FORMATS = ("jsonl", "csv", "trainer_state", "text", "console", "parquet", "wandb", "wandb_file", "tensorboard", "summary")
 SECONDS, MEGABYTES = 2.0, 200
 ROW = '{{"step": {step}, "reward": {value}}}\n'
 
