@@ -35,7 +35,7 @@ _PERCENT = re.compile(r"\d{1,3}%")
 _OF_TRAINING = ("train", "episode", "epoch", "step", "iteration")
 """First words of the bars that count steps, if they have a name at all; `Map` and `Processed prompts` count other things."""
 _EPISODE = re.compile(r"\[(\d{1,6})/(\d{1,6})\]")
-_STEP_WORDS = re.compile(r"\b(?:global[ _])?(?:step|iteration)s?\s{0,2}[:=#]?\s{0,2}(\d{1,12})\b", re.IGNORECASE)
+_STEP_WORDS = re.compile(r"\b(?:global[ _])?(?:step|iteration|iter)s?\s{0,8}[:=#]?\s{0,8}(\d{1,12})\b", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+")
 """Python prints no decimal comma, whatever the language of the machine."""
 _FIXED = re.compile(r"[-+]?\d+\.(\d{2,4})")
@@ -70,7 +70,10 @@ class _Console:
     index: Set[str]
     rows: list[dict[str, str]] = field(default_factory=list)
     stated: list[int | None] = field(default_factory=list)
-    """Row -> the step that stands in words beside its dict."""
+    """Row -> the step that stands in words before its numbers."""
+    above: list[int | None] = field(default_factory=list)
+    """Row -> the step that stands in words in a line between it and the row above."""
+    newest: int | None = None
     beside: dict[int, tuple[tuple[str, int], int]] = field(default_factory=dict)
     """Row -> the bar beside which it stands, and the steps done there."""
     bars: dict[tuple[str, int], _Bar] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class _Console:
     def add(self, row: dict[str, str], step: int | None) -> None:
         self.rows.append(row)
         self.stated.append(step)
+        self.above.append(self.newest)
+        self.newest = None
 
     def read(self, line: str) -> None:
         """One line, or the lines of one dict."""
@@ -97,9 +102,13 @@ class _Console:
             return
         cells = pairs(line)
         self.names.update(list(cells)[:200])
-        if self.wanted & cells.keys() and self.index & cells.keys():
-            self.add(cells, None)
+        begins = _PAIR.search(line)
+        words = _STEP_WORDS.findall(line[: begins.start()][:120] if begins else line[:120])
+        if self.wanted & cells.keys() and (self.index & cells.keys() or (words and len(cells) > 1)):
+            self.add(cells, int(words[-1]) if words else None)
             self.ends_open = True
+        elif words := _STEP_WORDS.findall(line[:120]):
+            self.newest = int(words[-1])
 
     def _bars(self, text: str) -> None:
         end = 0
@@ -151,7 +160,8 @@ def _lines(data: bytes) -> Iterator[str]:
     """Lines that may hold something: what a progress bar wrote over itself is a line each, and a dict over several lines is one."""
     waiting: list[str] = []
     for raw in re.split(rb"[\r\n]+", data):
-        if len(raw) > _LONGEST or not (waiting or b":" in raw or b"=" in raw):
+        is_short = len(raw) < 200  # such as `Step 3`, or `{`
+        if len(raw) > _LONGEST or not (waiting or b":" in raw or b"=" in raw or is_short):
             continue
         line = _RAY.sub("", raw.decode("utf-8", "replace"))
         waiting.append(line)
@@ -174,6 +184,7 @@ def _log(console: _Console, index: str | None, is_whole: bool) -> Log:
         steps = dict(enumerate(console.stated)) if sum(step is not None for step in console.stated) > len(rows) / 2 else None
         if steps is None:
             steps, settings = _steps_of_bars(console)
+            steps = steps or dict(enumerate(console.above))
         rows = [{**row, LINE_STEP: steps.get(at)} if steps.get(at) is not None else row for at, row in enumerate(rows)]
         keep = [at for at in keep if at not in console.beside or steps.get(at) is not None]
     log = from_rows([rows[at] for at in keep], own or index or LINE_STEP)

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def read_csv(path: Path, index: str = "step") -> Log:
         if len(cells) != len(names):
             raise Unreadable("other_width", line=line, path=path, cells=len(cells), columns=len(names))
     rows = [{name: cell for name, cell in zip(names, cells, strict=True) if name and cell.strip()} for _, cells in lines]
-    log = from_rows(rows, index)
+    log = _with_columns(from_rows(rows, index), names)
     log.cut = f"line {torn} is torn" if torn else ""
     log.notes += [sentence("maybe_cut")] if rows and not torn and not is_whole else []
     log.notes += [sentence("header_again", line=headers[0], count=len(headers))] if headers else []
@@ -145,7 +146,15 @@ def read_parquet(path: Path, index: str = "step") -> Log:
         table = file.read().to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Unreadable("no_parquet", path=path, error=str(error)[:200]) from None
-    return from_rows(({name: cell for name, cell in flat(row) if cell is not None} for row in table), index)
+    return _with_columns(from_rows(({name: cell for name, cell in flat(row) if cell is not None} for row in table), index), names)
+
+
+def _with_columns(log: Log, names: Sequence[str]) -> Log:
+    """The log with all columns of its header: one without a cell is there and was never logged."""
+    empty = [name for name in dict.fromkeys(names) if name and name not in log.table]
+    if len(log.table) * (log.table.shape[1] + len(empty)) <= MOST_CELLS:
+        log.table = log.table.reindex(columns=[*log.table.columns, *empty])
+    return log
 
 
 def read_snapshot(path: Path, index: str = WANDB_STEP) -> Log:

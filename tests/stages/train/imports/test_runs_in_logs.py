@@ -162,7 +162,7 @@ def test_rounded_epochs_of_evenly_logged_rows_give_their_steps_back(total, each,
     )
     history = map_log(from_rows(rows, "epoch"), read, total, "a")
     assert values(history) == [(step, float(step)) for step in range(each, total + 1, each)]
-    assert any(f"rows of {each} steps each give all printed epochs" in note for note in history.record["notes"])
+    assert any(f"stands at step {each} x k, which gives all printed epochs" in note for note in history.record["notes"])
 
 
 def test_a_bare_list_of_rows_and_the_states_of_checkpoints(tmp_path):
