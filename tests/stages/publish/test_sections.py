@@ -1,6 +1,7 @@
 """Small sections of a page: its first lines, claims, rewards, attempts, exclusions, lineage, citation."""
 
 import html
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from example_experiment import FAILED, GATED, build, plain, read_with_care, sect
 from stages.contracts.analysis_card import RunRef
 from stages.contracts.artifact import read, write
 from stages.contracts.attempt import Changed, Started
+from stages.contracts.files import write_text
 from stages.contracts.finding import Expected, Finding, RunScore, Verdict
 from stages.contracts.health import Exclusion
 from stages.contracts.layout import ExperimentFolder
@@ -206,6 +208,23 @@ def test_attempts_are_listed_and_counted_and_no_time_of_a_killed_one_is_made_up(
     counted = {name: (plain(share), bounds) for name, share, bounds in rates(experiment, Facts(experiment.findings))}
     assert counted["random"][0] == "2 of 4" and counted["all conditions"] == ("11 of 14", "[0.52, 0.92]")
     assert ("killed", 1, "not known") in hours(experiment)
+
+
+def test_the_page_links_a_run_at_wandb_and_marks_what_was_passed_on(project: Path) -> None:
+    folder = ExperimentFolder(build(project))
+    ledger = folder.run("shaped-s1").attempts
+    place = '"wandb":"https://wandb.ai/team/provers/runs/a1?<b>"'
+    write_text(ledger, ledger.read_text().replace('"outcome":"finished"', f'"outcome":"finished",{place}'))
+    for card in folder.root.glob("shaped-s*/train.card.json"):
+        content = json.loads(card.read_text())
+        content["train"]["trl"] = {"neftune_noise_alpha": 5.0}
+        write_text(card, json.dumps(content))
+    page(folder.root)
+    attempts, settings = section(folder, "Attempts"), section(folder, "Hyperparameters")
+    assert attempts.count("<a href=") == attempts.count('rel="noreferrer">W&amp;B</a>') + attempts.count('<a href="run-') == 1
+    assert 'href="https://wandb.ai/team/provers/runs/a1?<b>"' in html.unescape(attempts) and "<b>" not in attempts
+    row = next(plain(row) for row in settings.split("<tr") if ">trl.neftune_noise_alpha<" in row)
+    assert "trl.neftune_noise_alpha 5.0 shaped only Passed on to TRL as it is. Not audited by octavo." in row
 
 
 def test_what_an_attempt_changed_stands_beside_where_it_went_on_from() -> None:
