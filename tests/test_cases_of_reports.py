@@ -24,8 +24,8 @@ NAMED_OTHERWISE = {
     "test_hostile_text_is_only_ever_text": 42,
 }
 """Tests of a row that do not carry its number."""
-HELD = set(range(1, 46))
-"""Later rows describe logs that octavo does not read rightly yet: they are work to come."""
+HELD = {*range(1, 50), 54, *range(58, 63), 65, 66}
+"""The others describe logs that octavo does not read rightly yet: they are work to come."""
 
 
 def numbered_rows() -> Iterator[int]:
@@ -43,4 +43,4 @@ def test_each_row_has_a_test() -> None:
     if not CASES.is_file():
         pytest.skip("the shared cases are not beside this checkout")
     rows = {int(row) for row in re.findall(r"^\| (\d+) \|", CASES.read_text(encoding="utf-8"), re.MULTILINE)}
-    assert {row for row in rows if row < 46} == HELD
+    assert {row for row in rows if row < 46} <= HELD <= rows

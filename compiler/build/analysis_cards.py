@@ -30,6 +30,7 @@ from stages.contracts.analysis_card import (
     Windows,
 )
 from stages.contracts.artifact import Artifact, ArtifactError
+from stages.contracts.formulas import logged_inputs
 from stages.contracts.page_card import (
     POINTS,
     Action,
@@ -91,6 +92,8 @@ class _AnalysisCards:
         first, others = self._profiles()
         health = self.spec.health
         selected = {profile: detectors(profile, health.detectors) for profile in (first, *others.values())}
+        named = [claim.rule.metric for claim in self.spec.claims if not claim.rule.metric.startswith("evaluation.")]
+        claimed = {*named, *(metric for name in named for metric in logged_inputs(name, self.spec.metrics))}
         kinds = sorted({detector.kind for cards in selected.values() for detector in cards})
         return ScreenCard(
             **self.shared,
@@ -98,6 +101,7 @@ class _AnalysisCards:
             detectors=selected[first],
             others=tuple(ConditionProfile(condition=name, profile=kind, detectors=selected[kind]) for name, kind in others.items()),
             gates=health.gates,
+            claimed=tuple(sorted(claimed)),
             windows=Windows(),
             code=self.inputs.code(["stages.analyse.screen", *(f"{DETECTORS}.{kind}" for kind in kinds)]),
         )

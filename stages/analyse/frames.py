@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from stages.analyse.cells import NOT_FINITE, NULL, NonFinite, derive
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
-from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, LARGEST, SKIPPED
+from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, INFINITIES, LARGEST, SKIPPED
 from stages.contracts.layout import RunFolder
 from stages.contracts.stops import Expectation, read_length
 from stages.rules import stretch, window_length
@@ -103,6 +103,8 @@ class Run:
     resumes: tuple[Resume, ...] = ()
     notes: tuple[str, ...] = ()
     """What attempts made twice."""
+    infinite: frozenset[tuple[str, int]] | None = None
+    """Metrics and steps that are Infinity, so that other cells that are not finite are NaN; None: the history does not tell them apart."""
     repeated: int = 0
     """Rows of one attempt that repeat a metric and a step; the last one counts."""
     adapter: Literal["unknown", "changed", "zero"] = "unknown"
@@ -130,7 +132,14 @@ class Run:
 
     @cached_property
     def stride(self) -> int:
+        """Steps from row to row. A row may hold means over them beside the last step's own values, such as the gradient norm of TRL."""
         return usual_distance(self.steps.index)
+
+    @cached_property
+    def spacing(self) -> int:
+        """The stride, where most rows lie so far apart that a window must be as long to hold one; 1 for rows that lie anyhow."""
+        gaps = np.diff(self.steps.index.to_numpy())
+        return self.stride if len(gaps) > 1 and (gaps == self.stride).mean() > 0.5 else 1
 
     def logged(self, metric: str) -> pd.Series:
         """All logged cells of a metric by step, NOT_FINITE and NULL included; empty when it was never logged."""
@@ -157,6 +166,11 @@ class Run:
         return NonFinite.classify(self._bad)
 
     @property
+    def last_gradient(self) -> int:
+        """Last step that logged something about its gradient; 0: none did."""
+        return int(self._bad.index[-1]) if len(self._bad) else 0
+
+    @property
     def since(self) -> int | None:
         """First step of a gradient that stays not finite to the end of the log."""
         return self.gradient.since if self.gradient else None
@@ -164,6 +178,13 @@ class Run:
     def nonfinite(self, metric: str) -> NonFinite | None:
         """The same of one metric's own cells."""
         return NonFinite.classify(self.logged(metric) == NOT_FINITE)
+
+    def not_finite(self, *metrics: str) -> str:
+        """What the cells of metrics that are not finite are: `NaN`, `Infinity`, or both."""
+        if self.infinite is None:
+            return "NaN or Inf"
+        bad = {(name, step) for name in metrics if name in self.steps for step in self.steps.index[self.steps[name] == NOT_FINITE]}
+        return " or ".join(word for word, some in (("NaN", bad - self.infinite), ("Infinity", bad & self.infinite)) if some) or "skipped"
 
     def counting(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rows of a table (or series) by step that may enter statistics."""
@@ -185,8 +206,19 @@ class Run:
             values = self.counting(logged[np.isfinite(logged)]).astype(float)
             if metric == SILENT:  # where no completion was scored no group has a signal, whatever was logged (TRL logs 0.0)
                 values = values.mask(values.index.isin(self.unscored), values.clip(lower=1.0))
+                rewards = self.logged(
+                    "reward"
+                )  # an Infinity or NaN among them is equal to no other, so TRL counts its silent group as live
+                values = values[~values.index.isin(rewards.index[rewards == NOT_FINITE])]
             self._values[metric] = values
         return self._values[metric]
+
+    @cached_property
+    def flat(self) -> pd.Series:
+        """Where no spread within groups was logged, whether the whole batch had none (reward_std exactly 0), 1 or 0 by step: then no group
+        had one. Of a batch with a spread nothing follows for its groups. Empty where that never happened."""
+        spread = pd.Series(dtype=float) if self.logs(SILENT) or self.logs("group_range") else self.values("reward_std")
+        return spread.eq(0.0).astype(float) if spread.eq(0.0).any() else pd.Series(dtype=float)
 
     def ends(self, metric: str) -> tuple[pd.Series, pd.Series]:
         """Values in the first and in the last window. A run that stopped early has none in the last."""
@@ -194,8 +226,8 @@ class Run:
         return values.loc[1:n], values.loc[self.target_steps - n + 1 : self.target_steps]
 
     def window(self) -> int:
-        """Steps of the first and of the last window: a tenth of the target steps."""
-        return window_length(self.target_steps, 0.1)
+        """Steps of the first and of the last window: a tenth of the target steps, and at least one row of the log."""
+        return max(self.spacing, window_length(self.target_steps, 0.1))
 
     def keep(self, metrics: set[str]) -> None:
         """Forget completions and all metrics but these, and what says which of their steps count."""
@@ -288,6 +320,7 @@ def read_run(
     file."""
     rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
     rows, again, notes = merge_attempts(rows)
+    infinities = rows.loc[(rows["state"] == "nonfinite") & (rows["value"].abs() == np.inf), ["metric", "step"]]
     steps, repeated = _wide(rows)
     for name, text in (derived or {}).items():
         derive(steps, name, text)
@@ -305,6 +338,7 @@ def read_run(
         attempt=metadata.get("octavo.attempt"),
         resumes=tuple(Resume(first, int(max(steps.index[steps.index < first], default=0)), n) for first, n in again.items()),
         notes=notes,
+        infinite=frozenset(infinities.itertuples(index=False, name=None)) if metadata.get(INFINITIES) else None,
         repeated=repeated,
     )
 

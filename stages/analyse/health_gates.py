@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stages.analyse.cells import PERSISTENT_STEPS
 from stages.analyse.frames import Run, Window, window_of
 from stages.analyse.signals import EXPECTED
 from stages.contracts.analysis_card import Bound, DetectorCard, HealthRule, Windows
 from stages.contracts.attempt import Outcome
 from stages.contracts.health import Detection, Exclusion, GateResult, Signal
-from stages.contracts.history import metric_title, of_completions
+from stages.contracts.history import GRADIENT_METRICS, metric_title, of_completions
 from stages.contracts.import_card import Imported
 from stages.rules import above, below
 
@@ -38,12 +39,13 @@ def judge(
     imported: Imported | None = None,
     *,
     supervised: bool = False,
+    claimed: Sequence[str] = (),
 ) -> GateResult:
-    """Whether the run passes a gate. `supervised`: it was trained on gold answers."""
+    """Whether the run passes a gate. `supervised`: it was trained on gold answers. `claimed`: metrics that claims rest on."""
     if rule == "complete":
         words, passed, says = _complete(run, outcome)
     elif rule == "not persistent":
-        words, passed, says = FINITE, *_not_persistent(run, detections, imported)
+        words, passed, says = FINITE, *_not_persistent(run, detections, imported, claimed)
     elif imported is not None and imported.summary:
         words, passed, says = _summary(name, rule, imported)
     else:
@@ -83,19 +85,38 @@ def exclusion(reason: str, gate: GateResult | None = None) -> Exclusion:
     return Exclusion(reason=reason, says=says, gate=gate.gate, rule=rule)
 
 
-def _not_persistent(run: Run, detections: Sequence[Detection], imported: Imported | None) -> tuple[bool | None, str]:
+def _not_persistent(
+    run: Run, detections: Sequence[Detection], imported: Imported | None, claimed: Sequence[str]
+) -> tuple[bool | None, str]:
+    """Gradient, loss and metrics of claims decide; another metric that breaks is named and lets the run pass."""
     summary = imported is not None and bool(imported.summary)
     if run.steps.empty and not summary:
         return None, "nothing was logged"
     kind, ends = (SUMMARY, " to its last logged value") if summary else ("nonfinite", "")
     signals = [signal for detection in detections if detection.detector == kind for signal in detection.signals]
-    lasting = [
-        f"{signal.metric} is persistently non-finite{'' if signal.onset is None else f' from step {signal.onset}'}{ends}"
+    lasting = {
+        signal.metric: f"{signal.metric} is persistently non-finite{'' if signal.onset is None else f' from step {signal.onset}'}{ends}"
         for signal in signals
         if signal.evidence.get("class") == "persistent"
-    ]
-    nothing = "no metric's last value is NaN or Inf" if summary else "no metric is persistently non-finite"
-    return not lasting, "; ".join(lasting) or nothing
+    }
+    deciding = {"gradient", *GRADIENT_METRICS, *claimed}
+    if failed_by := [words for metric, words in lasting.items() if metric in deciding]:
+        return False, "; ".join(failed_by)
+    if lasting:
+        return True, f"{'; '.join(lasting.values())}, and no claim rests on it"
+    if summary:
+        return True, "no metric's last value is NaN or Inf"
+    bad, logged = run.gradient, [metric for metric in (*GRADIENT_METRICS, *claimed, "reward") if run.logs(metric)]
+    if bad is not None and (bad.k == bad.n or (run.stride > 1 and bad.last == run.last_gradient)):
+        which = (
+            "the only logged step" if bad.n == 1 else f"all {bad.n} logged steps" if bad.k == bad.n else f"the last of {bad.n} logged steps"
+        )
+        rows = f"the gradient is not finite in {which}"
+        return None, f"cannot decide: {rows}, and {PERSISTENT_STEPS} in a row are needed to say that it stays so"
+    if not logged:
+        return None, "cannot decide: neither the gradient norm, the loss nor the reward was logged"
+    gradient = "" if any(metric in logged for metric in GRADIENT_METRICS) else "; neither the gradient norm nor the loss was logged"
+    return True, f"no metric is persistently non-finite{gradient}"
 
 
 def _complete(run: Run, outcome: Outcome | None) -> Answer:

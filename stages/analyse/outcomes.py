@@ -16,7 +16,7 @@ from stages.analyse.frames import SILENT, Run, window_ending
 from stages.contracts.expressions import comparisons, text
 from stages.contracts.finding import Expected, Finding, Ruled, RunScore
 from stages.contracts.history import GRADIENT_METRICS, SKIPPED
-from stages.contracts.stops import Expectation, StopRule
+from stages.contracts.stops import Expectation, StopRule, StopRules
 from stages.rules import Firing, Row, Watch, above, below, beside, bound_text, bounds_text, rule_text, stretch
 
 
@@ -73,10 +73,23 @@ def ruled(evidence: Evidence) -> Iterator[tuple[Ruled, list[Finding]]]:
     for run in evidence.runs:
         stop = evidence.card.stops.get(run.ref.condition)
         if stop is not None:
-            watch = Watch(stop)
+            watch = Watch(_in_rows(stop, run.log.stride))
             for step, row in rows(run.log, rule_metrics(stop)):
                 watch.see(step, row)
             yield from [_ruled(evidence, run, watch, rule) for rule in stop.rules]
+
+
+def _in_rows(stop: StopRules, stride: int) -> StopRules:
+    """Rules for a log whose rows are not steps: a streak is as long, from its first row to its last, as the rule says in steps."""
+
+    def in_rows(rule: StopRule) -> StopRule:
+        return rule if rule.lasting is None else rule.model_copy(update={"lasting": _rows_of(rule.lasting, stride)})
+
+    return StopRules(rules=tuple(map(in_rows, stop.rules)), green_lights=tuple(map(in_rows, stop.green_lights)))
+
+
+def _rows_of(steps: int, stride: int) -> int:
+    return math.ceil((steps - 1) / stride) + 1
 
 
 def stopped_counts(evidence: Evidence, results: Sequence[Ruled]) -> Iterator[Finding]:
@@ -90,6 +103,8 @@ def stopped_counts(evidence: Evidence, results: Sequence[Ruled]) -> Iterator[Fin
 
 def _ruled(evidence: Evidence, run: RunEvidence, watch: Watch, rule: StopRule) -> tuple[Ruled, list[Finding]]:
     result: dict[str, Any] = {"run": run.ref.name, "condition": run.ref.condition, "rule": rule.id, "says": rule_text(rule)}
+    if rule.lasting is not None and run.log.stride > 1:
+        result["says"] += f"; here {_rows_of(rule.lasting, run.log.stride)} rows, one in {run.log.stride} steps"
     firings = [firing for firing in watch.firings if firing.rule == rule.id]
     if not firings:
         return Ruled.model_validate(result | _quiet(run, watch, rule)), []

@@ -16,11 +16,11 @@ import numpy as np
 
 from stages.analyse import health_gates, signals
 from stages.analyse.frames import Run, read_if_there, read_run, window_of
-from stages.contracts.analysis_card import ConditionCard, DetectorCard, RunRef, ScreenCard
+from stages.contracts.analysis_card import ConditionCard, DetectorCard, HealthRule, RunRef, ScreenCard
 from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.files import read_text
-from stages.contracts.health import Detection, Exclusion, Health
+from stages.contracts.health import Detection, Exclusion, GateResult, Health
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, load
@@ -81,10 +81,7 @@ class _Measured:
             detections.append(health_gates.look_at_summary(imported, card.detectors, run.null_control))
         else:
             detections = [_detect(detector, run, condition) for detector in detectors]
-        judged = [
-            (rule, health_gates.judge(name, rule, run, outcome, detections, card.windows, imported, supervised=condition.supervised))
-            for name, rule in card.gates.items()
-        ]
+        judged = [(rule, self._judge(name, rule, run, outcome, detections, imported)) for name, rule in card.gates.items()]
         goes_on = ref.so_far is not None and outcome is not None and bool(outcome.unknown)
         exclusions = [
             *_always_out(run, ref, outcome, only_summary=imported is not None and bool(imported.summary)),
@@ -114,6 +111,13 @@ class _Measured:
             notes=(*run.notes, *(imported.notes if imported else ())),
             **ended,
         )
+
+    def _judge(
+        self, name: str, rule: HealthRule, run: Run, outcome: Outcome | None, detections: list[Detection], imported: Imported | None
+    ) -> GateResult:
+        supervised, claimed = self.conditions[run.condition].supervised, self.card.claimed
+        windows = self.card.windows
+        return health_gates.judge(name, rule, run, outcome, detections, windows, imported, supervised=supervised, claimed=claimed)
 
     def _read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
         """A run's tables, with what lies around them."""

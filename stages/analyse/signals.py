@@ -17,11 +17,12 @@ from stages.rules import stretch
 
 if TYPE_CHECKING:  # names of what detectors are given, for their annotations
     from pandas import DataFrame as DataFrame
+    from pandas import Index as Index
     from pandas import Series as Series
 
     from stages.analyse.frames import Run as Run
 else:
-    DataFrame = Run = Series = Any
+    DataFrame = Index = Run = Series = Any
 
 OWN = "octavo's own choice"
 EXPECTED = "; expected for a null control"
@@ -71,9 +72,12 @@ def ask(kind: str, detector: ModuleType, settings: Mapping[str, Any], run: Run) 
         return Detection(detector=kind, state="not_observable", reason=str(refusal))
     except NotApplicable as refusal:
         return Detection(detector=kind, state="not_applicable", reason=str(refusal))
-    reason = "; ".join(part for part in answer if isinstance(part, str) and part)
     signals = tuple(_signal(kind, part, run) for part in answer if isinstance(part, Event))
-    return Detection(detector=kind, state="looked", reason=reason, signals=signals)
+    hidden = ""
+    if hasattr(detector, "SINGLE_STEPS") and run.stride > 1:
+        hidden = f"not observable at this stride: logged every {run.stride} steps, and {detector.SINGLE_STEPS} between them leaves no row"
+    reason = "; ".join(part for part in (hidden, *answer) if isinstance(part, str) and part)
+    return Detection(detector=kind, state="not_observable" if hidden and not signals else "looked", reason=reason, signals=signals)
 
 
 def _signal(kind: str, event: Event, run: Run) -> Signal:
@@ -117,6 +121,13 @@ def at_end(window: int) -> str:
     return "the last step" if window == 1 else f"the last {window} steps"
 
 
+def every(steps: Index) -> str:
+    """`; logged every 5 steps`; empty where every step has a row."""
+    from stages.analyse.frames import usual_distance
+
+    return f"; logged every {stride} steps" if (stride := usual_distance(steps)) > 1 else ""
+
+
 def end(first: int, last: int, window: int) -> str:
     """The end of a log of the steps first..last: `the last 10 steps`, or all of a log that is no longer than the window."""
     return stretch(first, last) if last - first + 1 <= window else at_end(window)
@@ -139,9 +150,14 @@ def pooled(counts: DataFrame, window: int | None = None) -> tuple[int, int]:
 
 
 def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
-    """The first window of `window` steps whose pooled share is above the limit; a shorter log is one window. None: there is none."""
+    """The first window of `window` steps whose pooled share is above the limit; a shorter log is one window, and a row stands for the
+    steps since the one before it. None: there is none."""
+    from stages.analyse.frames import usual_distance
+
     steps = counts.index
-    whole = counts[["k", "n"]].astype(int).reindex(range(steps[0], steps[-1] + 1), fill_value=0)
+    stride = usual_distance(steps)
+    begin = max(min(1, steps[0]), steps[0] - stride + 1)
+    whole = counts[["k", "n"]].astype(int).reindex(range(begin, steps[-1] + 1), fill_value=0)
     sums = whole.rolling(min(window, len(whole))).sum().loc[steps]
     above = sums[(sums["n"] > 0) & (sums["k"] > limit * sums["n"])]
     if above.empty:
@@ -150,7 +166,11 @@ def first_above(counts: DataFrame, limit: float, window: int) -> Span | None:
     inside = counts.loc[last - window + 1 : last]
     alone, first = inside.index[inside["k"] > limit * inside["n"]], int(inside.index[0])
     k, n = (int(count) for count in above.iloc[0])
-    return Span(first, last, k, n, int(alone[0]) if len(alone) else first)
+    onset = int(alone[0]) if len(alone) else first
+    if stride > 1:  # a row before the window may lie so far away that no window holds both
+        calm = counts.index[(counts["k"] <= limit * counts["n"]) & (steps < onset)]
+        onset = int(steps[steps > (calm[-1] if len(calm) else begin - 1)][0]) if len(alone) else onset
+    return Span(first, last, k, n, onset)
 
 
 def millionths(shares: Series) -> DataFrame:
@@ -173,6 +193,7 @@ def share_event(
         says += f"; above {limits.warn_above:.0%} first in {stretch(hit.first, hit.last)}"
         if hit.k * n > k * hit.n:  # the end looks better than that: the explanation must not speak of the end
             evidence |= {"first_above": hit.k / hit.n, "in": stretch(hit.first, hit.last)}
+    says += every(counts.index)
     severity = "severe" if share > limits.severe_above else "warning" if hit is not None else "info"
     return Event(metric, severity, says, share, (hit.onset if hit else None, hit.last if hit else None, steps[-1]), evidence, null=null)
 

@@ -110,6 +110,8 @@ class ScreenCard(AnalysisCard):
     """Conditions that another algorithm trains have a profile of their own."""
     gates: dict[str, HealthRule]
     """As the spec writes them, by name; of a bound that is its metric."""
+    claimed: tuple[str, ...] = later(())
+    """Logged and derived metrics that claims rest on: a run in which one of them breaks for good does not count either."""
     windows: Windows
 
 

@@ -1,8 +1,10 @@
 """History, completions and evaluation tables: column names, metrics with their units (history.csv), states of a cell.
 
 The tables are Parquet files. `history.parquet` is long: one row a (step, metric, attempt). Four states of a cell stay apart:
-`value`, `nonfinite` (logged as NaN or Inf; value null), `null` (logged as "does not apply"; value null), and absent (no row).
-Parquet metadata holds `octavo.schema`, `octavo.card_id` and `octavo.attempt` (the attempt that wrote the file).
+`value`, `nonfinite` (logged as NaN, value null, or as Infinity, value inf), `null` (logged as "does not apply"; value null), and absent (no
+row).
+Parquet metadata holds `octavo.schema`, `octavo.card_id`, `octavo.attempt` (the attempt that wrote the file), and `octavo.infinities` where
+the value of an Infinity is kept.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ LARGEST = 1e150
 float32 ends at 3e38."""
 SKIPPED = "skipped"
 """1 marks a step that was skipped because its gradient was not finite."""
+INFINITIES = "octavo.infinities"
+"""Metadata of a history in which an Infinity is not written as a NaN is; older ones wrote null for both."""
 STATUSES = ("pass", "fail", "unknown", "not_reached")
 
 

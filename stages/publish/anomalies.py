@@ -102,6 +102,12 @@ def unseen(experiment: ExperimentFiles) -> list[tuple[str, str, str, list[str]]]
     return [(*key, list(runs)) for key, runs in groups]
 
 
+def partly(experiment: ExperimentFiles) -> list[tuple[str, str, list[str]]]:
+    """(detector, what it could not see, runs) of detectors that looked at a run, and not at all of it."""
+    groups = answers(experiment).query("state == 'looked' and reason != ''").groupby(["detector", "reason"], sort=False)["run"]
+    return [(*key, list(runs)) for key, runs in groups]
+
+
 def gaps(experiment: ExperimentFiles) -> dict[str, list[str]]:
     """Why detectors could not look at some runs -> names of the detectors."""
     rows = answers(experiment).query("state != 'looked'")

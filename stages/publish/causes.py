@@ -32,7 +32,8 @@ def phrase(signals: Sequence[Signal]) -> str:
     """A few words for signals of one detector on one metric."""
     detector, metric = signals[0].detector, signals[0].metric
     kinds = causes().get(detector, {})
-    text = kinds.get(metric, {}).get("phrase") or kinds.get("default", {}).get("phrase")
+    own = (kinds.get(key, {}).get("phrase") for key in (signals[0].kind, metric, "default"))
+    text = next(filter(None, own), None)
     return text.format(metric=metric_title(metric)) if text else detector.replace("_", " ")
 
 
@@ -111,6 +112,7 @@ def _quantities(signals: Sequence[Signal]) -> dict[str, object]:
         "steps": f"{steps} step{'s' * (steps != '1')}",
         "streak": _span(signals, "streak"),
         "last": _span(signals, "last", ".3g"),
+        "cut": _span(signals, "truncated", ".0%"),
         "rule": first.evidence.get("rule"),
         "scores": f"exactly {' or '.join(f'{x:g}' for x in scores)}" if len(scores) < 4 else f"one of {len(scores)} exact ones",
     }

@@ -89,8 +89,8 @@ def columns(experiment: ExperimentFiles, facts: Facts, table: str) -> list[Colum
 def _has_value(experiment: ExperimentFiles, name: str, column: Column, rows: Sequence[str]) -> bool:
     """Whether a column says anything: that a detector looked and saw nothing does too."""
     if name in _DETECTORS:
-        detections = [run.detection(kind) for run in experiment.runs for kind in _DETECTORS[name]]
-        return any(detection is not None and detection.state == "looked" for detection in detections)
+        detections = [(run, detection) for run in experiment.runs for kind in _DETECTORS[name] if (detection := run.detection(kind))]
+        return any(detection.state == "looked" or _is_hidden(run, detection) for run, detection in detections)
     findings = [column.find(row) for row in (["untrained", *rows] if column.untrained else rows)]
     return any(finding is not None and finding.value is not None for finding in findings)
 
@@ -226,7 +226,14 @@ def _onset(run: RunFiles, facts: Facts, kinds: Sequence[str]) -> Markup:
     word = _class(detection)
     if onset is not None and onset.value is not None:
         return Markup("{}step {}").format(f"{word}, " if word else "", facts.value(onset))
+    if _is_hidden(run, detection):
+        return escape("unknown between logged steps")
     return escape(word or ("none" if detection.state == "looked" else detection.state.replace("_", " ")))
+
+
+def _is_hidden(run: RunFiles, detection: Detection) -> bool:
+    """Whether the steps between the rows of a run hide what single ones of them may have had."""
+    return detection.detector == "nonfinite" and detection.state != "looked" and run.health is not None and run.health.stride > 1
 
 
 def _class(detection: Detection) -> str:

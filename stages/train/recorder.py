@@ -22,6 +22,7 @@ from stages.contracts.history import (
     EVALUATION_SCHEMA,
     HISTORY_COLUMNS,
     HISTORY_SCHEMA,
+    INFINITIES,
     PROMPT_COLUMN,
     gate_columns,
 )
@@ -38,9 +39,11 @@ def cell(value: float | None) -> Cell:
 
 
 def value_and_state(value: Cell) -> dict[str, Any]:
-    """The columns `value` and `state` of a history row."""
-    state = "null" if value is None else "nonfinite" if isinstance(value, dict) else "value"
-    return {"value": value if state == "value" else None, "state": state}
+    """The columns `value` and `state` of a history row; an Infinity keeps its value."""
+    if isinstance(value, dict):
+        infinity = float(value["nonfinite"])
+        return {"value": infinity if math.isinf(infinity) else None, "state": "nonfinite"}
+    return {"value": value, "state": "null" if value is None else "value"}
 
 
 class Journal:
@@ -156,6 +159,7 @@ def _write(
     fields = [(name, _TYPES[name]) for name in (*columns, *kept)]
     fields += [field for gate in gates for field in zip(gate_columns(gate), ("string", "double", "string"), strict=True)]
     metadata = {"octavo.schema": schema, "octavo.card_id": card_id, "octavo.attempt": attempt}
+    metadata |= {INFINITIES: "kept"} if schema == HISTORY_SCHEMA else {}
     layout = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields], metadata=metadata)
     table = pa.Table.from_pylist([{name: _without_surrogates(value) for name, value in row.items()} for row in rows], schema=layout)
     make_folder(path.parent)

@@ -1,10 +1,11 @@
-"""Degenerate optimum: the reward is at its attainable maximum at the end while length, diversity or entropy is at its floor.
+"""Degenerate optimum: the reward is at its attainable maximum at the end while length, diversity or entropy is at its floor. And degenerate
+output, whatever it earns: entropy is gone and nearly every completion runs into the length limit, as one repeated sign does.
 
 A reward for short answers ended at 1.94 of 2.0 with one-word answers: a reward curve alone shows success. A short right answer looks the
 same to this rule, so its signal asks for the texts and never says that the answers are wrong.
 """
 
-from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Thresholds, at_end, threshold
+from stages.analyse.signals import OWN, Answer, Event, NotObservable, Run, Thresholds, at_end, since_outside, threshold
 from stages.rules import above, below
 
 NEEDS_COMPLETIONS = True
@@ -21,11 +22,23 @@ class Settings(Thresholds):
     """Diversity is at its floor when the most common text of a step holds a larger share of it, over different prompts."""
     entropy: float = threshold(0.05, "ratio to the first window", gt=0, lt=1)
     """Entropy is at its floor below this share of the run's own first window."""
+    nothing_left: float = threshold(0.01, "nats per token", f"{OWN}; one repeated sign has 0", gt=0)
+    """An entropy below this in the last window, with completions cut, is degenerate output."""
+    cut: float = threshold(0.95, "share of completions", f"{OWN}; what repeats itself never ends", gt=0, lt=1)
+    """A larger truncated share in the last window belongs to it."""
 
 
 def detect(settings: Settings, run: Run) -> Answer:
-    """One event a floor, at the end of the run."""
+    """One event a floor, at the end of the run, or one for degenerate output."""
     _, last = run.ends("reward")
+    entropy, cut = (run.ends(metric)[1].mean() for metric in ("entropy", "truncated"))
+    if below(abs(entropy), settings.nothing_left) and above(cut, settings.cut):
+        says = f"entropy is {entropy:.2g} nats per token and {cut:.0%} of completions are cut in {at_end(run.window())}"
+        says += f"; reward is {last.mean():.4g}" if len(last) else ""
+        inside = run.values("entropy").abs() >= settings.nothing_left
+        dates = (since_outside(run, inside), None, run.values("entropy").index[-1])
+        yield Event("entropy", "warning", says, entropy, dates, {"truncated": cut}, "output", "expected")
+        return
     if not run.logs("reward"):
         raise NotObservable("reward was not logged")
     if last.empty:
@@ -37,6 +50,8 @@ def detect(settings: Settings, run: Run) -> Answer:
     highest = observed.columns[observed.sum() > 0].max() if len(observed) else run.values("reward").max()
     maximum = max(settings.maximum, highest)
     if below(mean, settings.near * maximum):
+        if run.imported:
+            yield _unseen(run)
         return
     floors: list[tuple[str, float, str]] = []
     first, last = (end.mean() for end in run.ends("completion_tokens"))
@@ -53,6 +68,15 @@ def detect(settings: Settings, run: Run) -> Answer:
         floors.append(("entropy", ratio, f"entropy is {ratio:.2g} times that of the first window ({first:.3g} to {last:.3g})"))
     reached = f"reward is {mean:.4g} of {maximum:.4g} in {at_end(run.window())}"
     evidence = {"reward": mean, "examples": run.examples[max(run.examples)] if run.examples else []}
+    if run.imported:
+        yield _unseen(run)
     for metric, value, words in floors:
         dates = (max(1, begin), None, run.target_steps)
         yield Event(metric, "warning", f"{reached} while {words}", value, dates, evidence, null="expected")
+
+
+def _unseen(run: Run) -> str:
+    """What could not be looked at of a run that others logged."""
+    names = {"texts": run.same_text.empty, **{name: not all(map(len, run.ends(name))) for name in ("completion_tokens", "entropy")}}
+    missing = [name for name, absent in names.items() if absent]
+    return f"not looked at, because it was not logged in the first and last window: {', '.join(missing)}" if missing else ""

@@ -1,11 +1,12 @@
 """Gradients that should be there and are not: a norm of exactly 0 although rewards differ within groups, or an adapter that never changed.
 
-Rewards that differ give advantages, and advantages give a gradient; where it is exactly 0, no trained weight is connected with the loss
-(or every completion of the step was masked, so steps in which all were cut are left out). That is not collapse: the rewards are fine. An
-adapter may also be lost on the way, such as at a resume: zero gradients that follow each other over a tenth of the target steps count
-whatever their share. Where no spread within groups was logged, a gradient of 0 from first to last is reported too, and that its reason
-is open. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a run the adapter
-itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
+Rewards that differ give advantages, and advantages give a gradient; where it is exactly 0, no trained weight is connected with the loss (or
+every completion of the step was masked, so steps in which all were cut are left out). A row of a log with a stride may hold a mean of
+shares over the stride beside the gradient of its last step: it tells only when the mean is too small for one step without any signal. That
+is not collapse: the rewards are fine. An adapter may also be lost on the way, such as at a resume: zero gradients that follow each other
+over a tenth of the target steps count whatever their share. Where no spread within groups was logged, a gradient of 0 from first to last is
+reported too, and that its reason is open. Steps whose reward is null taught nothing, whatever was logged as their spread. At the end of a
+run the adapter itself is looked at: a second factor (lora_B) of zeros alone means that the model is the one it began with.
 """
 
 from stages.analyse.signals import OWN, Answer, Event, NotApplicable, NotObservable, Run, Series, Thresholds, counted, threshold
@@ -29,11 +30,15 @@ def detect(settings: Settings, run: Run) -> Answer:
         unchanged = [Event("adapter", "severe", says, None, (1, None, None), {"lora_B": "all zeros"}, null="expected")]
     norms = run.values("grad_norm")
     taught, needed = _taught(run, norms), settings.steps
-    if norms.empty or taught is None:
-        missing = run.why_none("grad_norm") if norms.empty else "no spread of rewards within groups was logged"
+    shares = run.values("zero_signal_share")
+    hidden = ""
+    if run.stride > 1 and taught is not None and (shares.empty or (shares < 1).any()):
+        hidden = f"not observable at this stride: a row holds the gradient of one step beside shares that may be of {run.stride}"
+    if norms.empty or taught is None or (hidden and len(taught) < needed):
+        missing = run.why_none("grad_norm") if norms.empty else hidden or "no spread of rewards within groups was logged"
         if len(norms) >= needed and not norms.any() and run.unscored.empty:
             says = f"the gradient is exactly 0 in all {len(norms)} logged steps, so nothing was learnt from the loss"
-            says += _OPEN if run.logs("reward") else ""
+            says += f"; which of these steps had a spread of rewards is {hidden}" if hidden else _OPEN if run.logs("reward") else ""
             dates, evidence = (norms.index[0], norms.index[needed - 1], norms.index[-1]), {"k": len(norms), "n": len(norms)}
             yield Event("gradient", "warning", says, 1.0, dates, evidence, null="expected")
             yield from unchanged
@@ -48,7 +53,7 @@ def detect(settings: Settings, run: Run) -> Answer:
     if run.adapter != "unknown":
         yield from unchanged
         yield f"only the adapter was looked at: {missing}"
-    elif norms.empty or taught is None:
+    elif norms.empty or taught is None or hidden:
         raise NotObservable(missing)
     else:
         raise NotApplicable(f"{missing}: a zero gradient is right elsewhere")
@@ -56,14 +61,19 @@ def detect(settings: Settings, run: Run) -> Answer:
 
 def _taught(run: Run, norms: Series) -> Series | None:
     """Norms of the steps in which rewards differ within a group and not every completion was cut; None when nothing tells."""
+    from stages.analyse.frames import usual_distance
+
     ranges, silent = run.values("group_range"), run.values("zero_signal_share")
     if ranges.empty and silent.empty:
         return None
     steps = norms.index
     spread = ranges.reindex(steps)
-    differing = (silent.reindex(steps) < 1) & (run.values("reward_std").reindex(steps).fillna(1.0) > 0) & spread.isna()
-    differing |= spread > 0
-    return norms[differing & (run.values("truncated").reindex(steps).fillna(0.0) < 1)]
+    # one step alone of the k that a row may be a mean of makes a share of 1/k; of a range that is not 0 no single step is known
+    stride = max(run.stride, usual_distance(silent.index)) if run.imported else run.stride
+    one_step = 1.0 if stride == 1 else 1 / steps.to_series().diff().fillna(stride).clip(lower=stride) - 1e-6
+    differing = (silent.reindex(steps) < one_step) & (run.values("reward_std").reindex(steps).fillna(1.0) > 0)
+    differing = (differing & spread.isna()) | (spread > 0) if stride == 1 else differing
+    return norms[differing & (run.values("truncated").reindex(steps).fillna(0.0) < one_step)]
 
 
 def _dead(settings: Settings, run: Run, norms: Series, taught: Series) -> Answer:

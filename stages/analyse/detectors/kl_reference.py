@@ -10,6 +10,8 @@ from stages.rules import above
 
 
 class Settings(Thresholds):
+    impossible: float = threshold(100.0, "nats per token", "as in `impossible`", gt=0)
+    """A first value beyond this says that the numbers are no distance."""
     above: float = threshold(0.5, "nats per token", gt=0)
     """A larger mean of the last window is a warning."""
     errors: float = threshold(4.0, "standard errors", f"{OWN}; batch means of short series are rough", gt=0)
@@ -50,4 +52,5 @@ def detect(settings: Settings, run: Run) -> Answer:
         says += f"; null control: {nulls[0]:.3g}" + (f" to {nulls[-1]:.3g}" if nulls[0] < nulls[-1] else "")
         says += ", so it has not moved further than without a reward" if mean <= nulls[-1] else ""
     dates = (since_outside(run, values <= settings.above) if far else None, None, values.index[-1])
-    yield Event("kl", "warning" if far else "info", says, mean, dates, {"rows": len(values), "null_controls": nulls}, null="info")
+    kind = "impossible" if far and max(values.iloc[0], mean) > settings.impossible else ""
+    yield Event("kl", "warning" if far else "info", says, mean, dates, {"rows": len(values), "null_controls": nulls}, kind, "info")

@@ -3,6 +3,8 @@ that is scored (temperature, top_p), and the penalty then rewards what it should
 
 from stages.analyse.signals import OWN, Answer, Event, Run, Thresholds, counted, needed, threshold
 
+SINGLE_STEPS = "a negative estimate"
+
 
 class Settings(Thresholds):
     below: float = threshold(-0.5, "nats per completion", lt=0)

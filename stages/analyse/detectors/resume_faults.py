@@ -50,7 +50,8 @@ def detect(settings: Settings, run: Run) -> Answer:
                 times = f"{size / usual:.3g} times the median jump elsewhere" if usual > 0 else "and moves nowhere else"
                 says = f"{metric} jumps by {size:.3g} where the run was resumed at step {first}, {times}"
                 evidence = {"median_jump": usual, "rows_on_each_side": settings.window}
-                yield Event(metric, "warning", says, size, (first, first + settings.window - 1, None), evidence)
+                known = run.values(metric).loc[first:].index[settings.window - 1]
+                yield Event(metric, "warning", says, size, (first, known, None), evidence)
     yield "; ".join(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in blind.items())
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from stages.analyse.signals import OWN, Answer, Event, NotApplicable, NotObservable, Run, Series, Thresholds, counted, threshold
 
+SINGLE_STEPS = "a spike"
 _LEVEL = 5
 """This many spikes at rows that follow each other are another level: a spike is one row, or a few."""
 
@@ -44,6 +45,8 @@ def detect(settings: Settings, run: Run) -> Answer:
             looked = True
             if len(medians):
                 yield _event(run, metric, medians)
+    if looked and run.imported and (absent := [metric for metric in settings.metrics if not run.logs(metric)]):
+        refused["not logged"] = absent
     reason = "; ".join(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if not looked and not refused:
         logged = "; ".join(run.why_none(metric) for metric in settings.metrics if run.logs(metric))

@@ -38,19 +38,30 @@ def detect(settings: Settings, run: Run) -> Answer:
 
 
 def _time(settings: Settings, run: Run, times: Series) -> Event:
+    from stages.analyse.frames import usual_distance
+
     before, after = (end.median() for end in run.ends("step_seconds"))
-    ratio, total, window = after / before if before > 0 and after == after else None, times.sum(), run.window()
+    stride = usual_distance(times.index) if run.imported else run.stride
+    covered = times.index[-1] - max(0, times.index[0] - stride)
+    total = times.sum() if stride == 1 else times.mean() * covered
+    ratio, window = after / before if before > 0 and after == after else None, run.window()
     shares = {name: _per_second(run.values(name), times) for name in PARTS}
     tokens = (run.values("completion_tokens") * run.cut["n"]).dropna()  # by step: mean length times completions
     rate, scoring = _per_second(tokens, times), shares["reward_seconds"]
     took = f"{total:.3g} s" if total < 600 else f"{total / 60:.0f} min" if total < 7200 else f"{total / 3600:.1f} h"
-    says = f"a step takes {times.median():.3g} s (median of {counted(len(times), 'step')}, {took} in all)"
+    rows = f"{counted(len(times), 'step')}, {took}" if stride == 1 else f"{len(times)} rows, one in {stride} steps, about {took}"
+    says = f"a step takes {times.median():.3g} s (median of {rows} in all)"
     says += "".join(f", {share:.0%} of it in {PARTS[name]}" for name, share in shares.items() if share is not None)
     says += f"; {rate:.{0 if rate >= 100 else 1}f} generated tokens a second" if rate is not None else ""
     says += f"; more than {settings.scoring:.0%} of the time goes into scoring" if above(scoring or 0.0, settings.scoring) else ""
     if ratio is not None and above(ratio, settings.slower):
         says += f"; {at_end(window)} {'takes' if window == 1 else 'take'} {ratio:.2g} times as long as the first"
-    evidence = {"last_to_first": ratio, "scoring_share": scoring, "tokens_per_second": rate, "steps": len(times)}
+    evidence = {
+        "last_to_first": ratio,
+        "scoring_share": scoring,
+        "tokens_per_second": rate,
+        "steps" if stride == 1 else "rows": len(times),
+    }
     kept = {name: value for name, value in evidence.items() if value is not None}
     return Event("step_seconds", "info", says, times.median(), (None, None, times.index[-1]), kept)
 

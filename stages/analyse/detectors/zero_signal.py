@@ -1,7 +1,8 @@
 """Groups without signal: all known rewards of a group are equal (highest - lowest = 0), so GRPO has nothing to compare.
 
-Pooled over windows with k/n. It never looks at `reward_std`, which is the spread of the whole batch: it can be large while every
-group is constant, and a threshold on it misses binary rewards (the smallest non-zero value for 16 completions is 0.25).
+Pooled over windows with k/n. It sets no threshold on `reward_std`, the spread of the whole batch: it can be large while every group is
+constant, and binary rewards have no small one (the smallest non-zero value for 16 completions is 0.25). Only where it is exactly 0, and
+nothing else was logged, does it say that no group has a spread.
 """
 
 from stages.analyse.signals import (
@@ -57,14 +58,18 @@ def detect(settings: Settings, run: Run) -> Answer:
             more = f"; no completion was scored in {len(run.unscored)} of {len(counts)} logged steps, first in step {run.unscored[0]}"
     if counts.empty and exact:
         raise NotObservable(UNCOUNTED)
+    words, kind = ("groups", "had no reward spread"), ""
+    if counts.empty and len(run.flat):
+        counts, words, kind = millionths(run.flat), ("steps", "had no reward spread in the whole batch (reward_std exactly 0)"), "batch"
+        yield "no spread within groups was logged: where the batch has one, groups without it are not observable"
     if counts.empty and len(run.cut):
         raise NotApplicable("one completion a prompt: there are no groups to compare")
     if counts.empty:
         raise NotObservable(run.why_none(spread) if spread else "no within-group spread was logged (zero_signal_share, completions)")
-    silent = share_event("zero_signal_share", counts, settings, ("groups", "had no reward spread"), exact=exact, null="expected")
+    silent = share_event("zero_signal_share", counts, settings, words, exact=exact, null="expected")
     if silent.dates[0] is None:  # no window is above the threshold
         return
-    yield silent._replace(says=silent.says + more)
+    yield silent._replace(says=silent.says + more, kind=kind)
     batch = run.values("reward_std")
     hidden = batch[(batch > 0) & run.values("group_range").reindex(batch.index).eq(0.0)]
     if len(hidden):

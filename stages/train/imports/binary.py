@@ -5,7 +5,6 @@ Both are read with the classes of their own library, up to the first record that
 
 from __future__ import annotations
 
-import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -91,7 +90,7 @@ def _read_events(path: Path) -> _EventFile:
 
 
 def _scalar(value: Any) -> float | None:
-    """A Summary.Value's number, inf when it is not finite; None for what holds no single number."""
+    """A Summary.Value's number; None for what holds no single number."""
     from tensorboard.util.tensor_util import make_ndarray
 
     kind, scalar = value.WhichOneof("value"), None
@@ -101,7 +100,7 @@ def _scalar(value: Any) -> float | None:
         # its shape first: a tensor of a few bytes may stand for one that no memory holds
         is_single = all(dimension.size == 1 for dimension in value.tensor.tensor_shape.dim)
         scalar = float(make_ndarray(value.tensor).reshape(-1)[0]) if is_single else None
-    return scalar if scalar is None or math.isfinite(scalar) else math.inf
+    return scalar
 
 
 # A .wandb file: a 7-byte header, and a LevelDB log: blocks of 32 KiB with records of crc32, length, kind (whole, first, middle, last).
@@ -172,5 +171,5 @@ def _wandb_cell(text: str) -> Any:
     try:
         value = load_json(text.encode())
     except ValueError:
-        return math.inf if text.strip().lower() in ("nan", "infinity", "-infinity") else "(not a number)"
+        return float(text) if text.strip().lower() in ("nan", "infinity", "-infinity") else "(not a number)"
     return value if value is None or isinstance(value, (str, bool, int, float)) else "(not a number)"

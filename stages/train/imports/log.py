@@ -25,11 +25,15 @@ STEPS = ("step", "global_step", "train/global_step", "training/global_step", "tr
 MOST_CELLS, MOST_COLUMNS, LONGEST_NAME = 10_000_000, 100_000, 300
 FEW = 5
 _SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
+NAN, INFINITE = math.inf, -math.inf
+"""Cells that were logged as NaN and as Infinity of either sign: a NaN in a table stands for "not logged"."""
 _NULL = {"null", "none", "n/a", ""}
 _WRAPPED = re.compile(r"(?:np\.)?(?:float|int|bfloat|tensor|array)[0-9_]*\(\[?([^\s,()\[\]]{1,60})\]?(?:, [^()]{0,100})?\)", re.IGNORECASE)
 """A number as numpy and torch print it: `np.float64(0.1)`, `tensor(0.39, device='cuda:0')`."""
 _THOUSANDS = re.compile(r"[-+]?[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+\.[0-9]+|(?:,[0-9]{3}){2,})")
 """`1,234.5` and `1,234,567`; `1,234` alone may be a decimal comma, and is no number."""
+_NO_LOG = {"no log", "n/a", "na", "-", "--", "–", "—"}
+"""What tables for people write where nothing was logged."""
 _PACKED = (b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 """First bytes of gzip, zip, xz, bzip2 and zstd."""
 
@@ -55,7 +59,7 @@ class Log:
     """A whole log. Rows count from 0, in the order of the log."""
 
     table: pd.DataFrame
-    """One column a name. A cell is a float (inf: not finite), a text that is no number, None (does not apply) or NaN (not logged)."""
+    """One column a name. A cell is a float (or NAN, or INFINITE), a text that is no number, None (does not apply) or NaN (not logged)."""
     index: str
     """Column of the step or the epoch."""
     steps_done: int | None = None
@@ -96,8 +100,8 @@ class Log:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], index: str) -> Log:
-    """A log of rows such as JSON objects. Logged NaN must be inf already, since NaN stands for "not logged". Raises Unreadable for rows
-    that share so few columns that a short file would be a table beyond all memory."""
+    """A log of rows such as JSON objects. Raises Unreadable for rows that share so few columns that a short file would be a table beyond
+    all memory."""
     cells = [{name: _cell(cell) for name, cell in row.items()} for row in rows]
     columns = len(set[str]().union(*cells))
     if columns > MOST_COLUMNS or len(cells) * columns > MOST_CELLS:
@@ -126,6 +130,8 @@ def joined(logs: Sequence[Log]) -> Log:
 
 
 def _cell(cell: Any) -> float | str | None:
+    if isinstance(cell, str) and cell.strip().lower() in _NO_LOG:
+        return math.nan
     try:
         return number(cell)
     except NoNumber:
@@ -171,21 +177,12 @@ def bytes_of(path: Path) -> bytes:
 
 
 def load_json(text: bytes) -> Any:
-    """The value of a JSON text as other programs write it; a bare NaN or Infinity is inf. Raises ValueError."""
-    value = parse_json(text, nonfinite=True)
-    return _with_inf(value) if b"NaN" in text or b"Infinity" in text else value
-
-
-def _with_inf(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_inf(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_inf(inner) for inner in value]
-    return math.inf if isinstance(value, float) and not math.isfinite(value) else value
+    """The value of a JSON text as other programs write it, with bare NaN and Infinity. Raises ValueError."""
+    return parse_json(text, nonfinite=True)
 
 
 def number(cell: Any) -> float | None:
-    """The cell as a number, inf for one that is not finite; None when it was logged as "does not apply". Raises NoNumber."""
+    """The cell as a number, NAN or INFINITE for one that is not finite; None when it was logged as "does not apply". Raises NoNumber."""
     if cell is None or (isinstance(cell, str) and cell.strip().lower() in _NULL):
         return None
     if isinstance(cell, str):
@@ -194,10 +191,10 @@ def number(cell: Any) -> float | None:
     try:
         value = float(cell)  # true and false count as 1 and 0; a text may be nan or infinity
     except OverflowError:  # an integer of more than 308 digits
-        return math.inf
+        return INFINITE
     except (TypeError, ValueError):
         raise NoNumber(repr(cell)[:60]) from None
-    return math.inf if math.isnan(value) else value
+    return NAN if math.isnan(value) else INFINITE if math.isinf(value) else value
 
 
 def whole(cell: Any) -> int | None:
@@ -209,11 +206,11 @@ def whole(cell: Any) -> int | None:
 
 
 def value_and_state(logged: float | None, factor: float) -> tuple[float | None, str]:
-    """A number in the unit of its metric, with its state (stages/contracts/history.py); beyond LARGEST it counts as not finite."""
-    if logged is None:
-        return None, "null"
+    """A number in the unit of its metric, with its state (stages/contracts/history.py); beyond LARGEST it counts as infinite."""
+    if logged is None or logged == NAN:
+        return None, "null" if logged is None else "nonfinite"
     value = logged * factor
-    return (value, "value") if abs(value) <= LARGEST else (None, "nonfinite")
+    return (value, "value") if abs(value) <= LARGEST else (math.inf, "nonfinite")
 
 
 def shortened(names: Sequence[str], limit: int = FEW) -> str:

@@ -18,6 +18,7 @@ from stages.contracts.import_card import ColumnCard, ColumnStats, Gap, ReadCard
 from stages.train.imports.log import FEW, WANDB_STEP, Log, NoNumber, Unreadable, sentence, shortened, value_and_state, whole
 from stages.train.imports.resumes import compare
 from stages.train.imports.rows import check_one_run
+from stages.train.imports.states import logged_cells
 
 _ROUNDING = 1e-6
 MOST_RESUMES = 100
@@ -54,18 +55,18 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
 
     Raises Unreadable for a column that is not in the log, a cell that is no number, a step that is no whole number, or several runs.
     """
-    columns = {card: log.logged(card.column) for card in _in_log(log, read.columns)}
+    columns, states = logged_cells(log, {card: log.logged(card.column) for card in _in_log(log, read.columns)})
     used = sorted({row for cells in columns.values() for row in cells.index})
     steps = _steps(log, read, used)
     if not steps:
-        return nothing(*log.notes)
+        return nothing(*log.notes, *states)
     printed, within, each, by_epoch = len(set(steps.values())), 0, 0, read.epoch is not None
     unplaced = len(used) - len(steps)
     if by_epoch:
         steps, within, each = _steps_of_epochs(log, steps, read.steps_per_epoch or 1.0, target)
     cells, zeros = _cells(log, columns, steps)
     if cells.empty:
-        return nothing(*log.notes, *zeros)
+        return nothing(*log.notes, *states, *zeros)
     parts = _parts(cells)
     steps = {row: steps[row] for row in parts}
     cells["part"] = cells["row"].map(parts)
@@ -83,7 +84,7 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     last_part = max(parts.values())
     names = {part: f"{attempt}-part{part + 1}" if last_part else attempt for part in range(last_part + 1)}
     history = kept.sort_values(["part", "step"], kind="stable").assign(attempt=kept["part"].map(names))
-    notes = [*log.notes, *_order_notes(log, cells, distinct, unplaced, target)]
+    notes = [*log.notes, *states, *_order_notes(log, cells, distinct, unplaced, target)]
     reward = next((card.column for card in columns if card.metric == "reward"), None)
     notes += compare(log, steps, parts, reward)
     notes += [sentence("epoch", steps=read.steps_per_epoch)] if by_epoch else []

@@ -62,6 +62,7 @@ def step_count(summary: Mapping[str, Any], key: str | None) -> int | None:
 def _value(summary: Mapping[str, Any], card: SummaryCard, kind: str, key: str) -> SummaryValue:
     try:
         value, state = value_and_state(number(_get(summary, key)), card.factor)
+        value = value if state == "value" else None
     except NoNumber as text:
         raise Unreadable("no_value", key=key, text=text) from None
     meaning = metric(card.metric)

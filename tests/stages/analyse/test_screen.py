@@ -165,10 +165,12 @@ def test_a_metric_that_stays_nan_hides_no_gate_that_has_nothing_to_do_with_it(tm
     folder = complete(tmp_path, chosen_runs=chosen_runs)
     write_cards(folder, chosen_runs, gates={"nonfinite": "not persistent", "value.explained_variance": Bound(above=0.0)})
     screen(folder.root)
-    assert [reason.partition(":")[0] for reason in health(folder, "shaped-s1").reasons] == [
-        "gate nonfinite",
-        "gate value.explained_variance",
-    ]
+    seen = health(folder, "shaped-s1")
+    assert [reason.partition(":")[0] for reason in seen.reasons] == ["gate value.explained_variance"]
+    assert "kl is persistently non-finite from step 10, and no claim rests on it" in seen.gates[0].says
+    write_cards(folder, chosen_runs, gates={"nonfinite": "not persistent"}, claimed=("kl",))
+    screen(folder.root)
+    assert health(folder, "shaped-s1").reasons[0].startswith("gate nonfinite: kl is persistently non-finite")
 
 
 def test_a_stale_card_is_refused(folder: ExperimentFolder) -> None:

@@ -30,7 +30,7 @@ def read(tmp_path, text: str | bytes, read: ReadCard, target: int = 400) -> Mapp
 
 def values(mapped: Mapped, name: str = "reward") -> list[tuple[int, object]]:
     """(step, value or state) of a metric."""
-    return [(row["step"], row["state"] if row["value"] is None else row["value"]) for row in mapped.rows if row["metric"] == name]
+    return [(row["step"], row["value"] if row["state"] == "value" else row["state"]) for row in mapped.rows if row["metric"] == name]
 
 
 def bar(done: int, total: int = 405, title: str = "") -> str:

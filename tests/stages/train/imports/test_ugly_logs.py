@@ -39,7 +39,7 @@ def history(tmp_path, form: str, content: bytes | str, pattern: str = "step {ste
 
 def values(mapped: Mapped) -> list[tuple[int, object]]:
     """(step, value or state) of each row of history."""
-    return [(row["step"], row["state"] if row["value"] is None else row["value"]) for row in mapped.rows]
+    return [(row["step"], row["value"] if row["state"] == "value" else row["state"]) for row in mapped.rows]
 
 
 BOTH = [(1, 1.5), (2, 2.5)]
