@@ -1,4 +1,4 @@
-"""Cells of a wide frame that hold no number, how they lie, and metrics that are derived from cells."""
+"""The wide frame of cells, those in it that hold no number, how they lie, and metrics that are derived from cells."""
 
 from __future__ import annotations
 
@@ -53,3 +53,19 @@ def derive(steps: pd.DataFrame, name: str, text: str) -> None:
     derived = pd.Series(np.where(cells.eq(NOT_FINITE).any(axis=1), NOT_FINITE, NULL), index=cells.index)
     derived[finite.index] = values.where(values.abs() <= LARGEST, NULL)
     steps[name] = derived
+
+
+def wide_frame(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The wide frame, and how many rows repeat a metric and a step. Other writers' NaN under `value` and numbers under `null` are told
+    apart by state and value together; an unknown state is read as null."""
+    rows = rows[rows["metric"].notna()]
+    value, state = rows["value"].to_numpy(dtype=float), rows["state"]
+    is_value = (state == "value").to_numpy()
+    cells = np.where(is_value | (state == "nonfinite").to_numpy(), NOT_FINITE, NULL)
+    cells = np.where(is_value & (np.abs(value) <= LARGEST), value, cells)
+    metrics, names = pd.factorize(rows["metric"])
+    places, steps = pd.factorize(rows["step"], sort=True)
+    wide = np.full((len(steps), len(names)), np.nan)
+    wide[places, metrics] = cells  # of rows that repeat a metric and a step the last one counts
+    frame = pd.DataFrame(wide, index=pd.Index(np.asarray(steps, dtype=int), name="step"), columns=[str(name) for name in names])
+    return frame.sort_index(axis=1), len(rows) - int((~np.isnan(wide)).sum())

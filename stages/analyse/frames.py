@@ -19,10 +19,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.analyse.cells import NOT_FINITE, NULL, NonFinite, derive
+from stages.analyse.cells import NOT_FINITE, NULL, NonFinite, derive, wide_frame
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
-from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, INFINITIES, LARGEST, SKIPPED
+from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, INFINITIES, SKIPPED
 from stages.contracts.layout import RunFolder
 from stages.contracts.stops import Expectation, read_length
 from stages.rules import stretch, window_length
@@ -321,7 +321,7 @@ def read_run(
     rows, metadata = read_table(place.history, HISTORY_SCHEMA, HISTORY_COLUMNS[:2] + HISTORY_COLUMNS[4:], HISTORY_COLUMNS)
     rows, again, notes = merge_attempts(rows)
     infinities = rows.loc[(rows["state"] == "nonfinite") & (rows["value"].abs() == np.inf), ["metric", "step"]]
-    steps, repeated = _wide(rows)
+    steps, repeated = wide_frame(rows)
     for name, text in (derived or {}).items():
         derive(steps, name, text)
     sampled = pd.DataFrame()
@@ -398,19 +398,3 @@ def merge_attempts(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[int, int], tu
             kept &= ~lost
     begun = sorted(pd.Series(steps[kept]).groupby(codes[kept], sort=False).min().iloc[1:].tolist())
     return rows[kept], {first: again.get(first, 0) for first in begun}, tuple(notes)
-
-
-def _wide(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """The wide frame, and how many rows repeat a metric and a step. Other writers' NaN under `value` and numbers under `null` are told
-    apart by state and value together; an unknown state is read as null."""
-    rows = rows[rows["metric"].notna()]
-    value, state = rows["value"].to_numpy(dtype=float), rows["state"]
-    is_value = (state == "value").to_numpy()
-    cells = np.where(is_value | (state == "nonfinite").to_numpy(), NOT_FINITE, NULL)
-    cells = np.where(is_value & (np.abs(value) <= LARGEST), value, cells)
-    metrics, names = pd.factorize(rows["metric"])
-    places, steps = pd.factorize(rows["step"], sort=True)
-    wide = np.full((len(steps), len(names)), np.nan)
-    wide[places, metrics] = cells  # of rows that repeat a metric and a step the last one counts
-    frame = pd.DataFrame(wide, index=pd.Index(np.asarray(steps, dtype=int), name="step"), columns=[str(name) for name in names])
-    return frame.sort_index(axis=1), len(rows) - int((~np.isnan(wide)).sum())
