@@ -71,6 +71,9 @@ def _row(batch: Batch, task: Task, queued: str | None) -> Row:
     folder = RunFolder(RUNS / batch.experiment / task.run)
     progress = _newest(batch.log(task.run)) if worker is not None else {}
     where = " ".join(filter(None, (worker.job, worker.host if worker.job else "", worker.devices))) if worker is not None else ""
+    if not progress and worker is not None and worker.code == 0:  # an author's own program prints no line of progress
+        outcome = _outcome(folder)
+        progress = {"step": outcome.get("steps_done"), "steps": outcome.get("target_steps")}
     numbers = {name: value for name in ("step", "steps") if isinstance(value := progress.get(name), int)}
     seconds = {"reward": progress.get("reward"), "seconds_left": progress.get("seconds_left")}
     measured = {name: float(value) for name, value in seconds.items() if isinstance(value, int | float)}

@@ -126,7 +126,7 @@ def test_the_table_says_how_each_run_stands(tmp_path):
     for run in ("ended-s1", "failed-s1"):
         begin(submitted, run, ended="2026-01-01T01:00:00Z", code=0)
         (tmp_path / "runs/x" / run).mkdir(parents=True)
-    (tmp_path / "runs/x/ended-s1/outcome.json").write_text('{"finished": true}')
+    (tmp_path / "runs/x/ended-s1/outcome.json").write_text('{"finished": true, "steps_done": 9, "target_steps": 9}')
     (tmp_path / "runs/x/failed-s1/outcome.json").write_text('{"finished": false, "failure": "nonfinite\\u001b"}')
     (tmp_path / "runs/x/failed-s1/attempts.jsonl").write_text('{"event":"started"}\n{"event":"ended"}\n{"event":"started"}\n')
     begin(submitted, "gone-s1")
@@ -145,6 +145,7 @@ def test_the_table_says_how_each_run_stands(tmp_path):
         "was not begun",
     ]
     assert shown[0] == Row("trains-s1", "trains", 25, 100, 0.514, 75.0, "4711_0 other 3", 2) and shown[2].attempt == 2
+    assert (shown[1].step, shown[1].steps) == (9, 9), "of its outcome, where no progress was printed"
     lines = table("x", shown)
     assert lines[0].startswith("x: 1 trains, 1 finished, 1 failed, 1 was killed") and lines[0].endswith("; about 0:02:55 left")
     assert lines[2].split() == ["trains-s1", "trains", "25/100", "0.51", "0:01:15", "4711_0", "other", "3", "2"]
