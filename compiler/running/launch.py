@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from compiler.build.inputs import Inputs
 from compiler.build.pipeline import live, named
 from compiler.problems import Rejected, problem
+from compiler.running import locks
 from compiler.running.batch import Batch, claimed, keep
 from compiler.running.local import Interrupted, Local
 from compiler.running.machines import Machine, settings
@@ -44,6 +45,7 @@ def launch(names: Sequence[str], on: str | None, inputs: Inputs, *, wait: bool =
     with claimed(experiments, waits=goes_on) as busy:
         if busy:
             raise Rejected([problem("E502.busy", name=busy)])
+        locks.restore()
         work = due(references, inputs)
         require_no_jobs(experiments)
         place.check(work.tasks)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from compiler.problems import Rejected, problem
-from compiler.running import busy
+from compiler.running import busy, locks
 from compiler.running.batch import Batch, Task, batch_file, is_claimed, state
 from compiler.running.machines import LocalMachine
 from compiler.running.schedule import longest_first
@@ -178,16 +178,18 @@ def repro(*options: str, targets: Sequence[str] = ()) -> int:
     """Exit code of `dvc repro`, with stages that start in the environment of this Python; 130 when a signal ended it. Ctrl-C reaches DVC
     itself, which ends in order; other signals are passed on."""
     busy.repair()
+    locks.restore()
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", *options, "repro", *targets]
     signals: list[int] = []
     before = {number: signal.signal(number, lambda given, _: signals.append(given)) for number in HANDLED}
     try:
-        dvc = subprocess.Popen(command, env={**os.environ, "PATH": path}, preexec_fn=end_with(os.getpid()))
-        while (code := dvc.poll()) is None:
-            if any(number != signal.SIGINT for number in signals):
-                dvc.terminate()
-            time.sleep(LOOK_SECONDS)
+        with locks.kept():
+            dvc = subprocess.Popen(command, env={**os.environ, "PATH": path}, preexec_fn=end_with(os.getpid()))
+            while (code := dvc.poll()) is None:
+                if any(number != signal.SIGINT for number in signals):
+                    dvc.terminate()
+                time.sleep(LOOK_SECONDS)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

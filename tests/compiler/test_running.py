@@ -15,7 +15,7 @@ from dvc.lock import LockError
 from dvc.rwlock import rwlock
 
 from compiler.problems import Rejected
-from compiler.running import busy, slots
+from compiler.running import busy, locks, slots
 from compiler.running.batch import Batch, Step, Task, WorkerState, keep
 from compiler.running.schedule import longest_first, makespan
 from compiler.running.show import Row, rows, seconds_left, table
@@ -179,3 +179,23 @@ def test_a_process_ends_with_the_one_that_started_it():
     child.wait(60)
     with pytest.raises(subprocess.SubprocessError):  # it has another parent than it was told
         subprocess.run(["true"], preexec_fn=end_with(1), check=True)
+
+
+def test_a_lock_that_a_killed_dvc_has_torn_is_put_back(tmp_path):
+    whole = "schema: '2.0'\nstages:\n  page:\n    cmd: python -m stages.publish.page runs/x\n"
+    old, torn, new, open_merge = (tmp_path / f"runs/{name}/dvc.lock" for name in ("old", "torn", "new", "merge"))
+    for path in (old, torn, open_merge):
+        path.parent.mkdir(parents=True)
+        path.write_text(whole)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with locks.kept():
+        (locks.COPIES / str(os.getpid())).rename(locks.COPIES / str(gone.pid))  # as of an octavo run that was killed
+    torn.write_text("")
+    new.parent.mkdir()
+    new.write_text("schema:")
+    locks.restore()
+    assert (old.read_text(), torn.read_text(), new.exists()) == (whole, whole, False)
+    open_merge.write_text("<<<<<<< HEAD\n")
+    locks.restore()
+    assert open_merge.read_text() == "<<<<<<< HEAD\n", "nobody was killed: it is a person's"
