@@ -7,6 +7,7 @@ it has gone without a word: a lock that a person or a merge left open is theirs.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ COPIES = JOBS / "_locks"
 @contextmanager
 def kept() -> Iterator[None]:
     """Keep copies while DVC runs. To be entered when no lock is torn."""
-    folder = COPIES / str(os.getpid())
+    folder = _copies(os.getpid())
     write_files({folder / "made": b"", **{folder / path: read_bytes(path) for path in _locks()}})
     yield
     shutil.rmtree(folder, ignore_errors=True)
@@ -33,8 +34,8 @@ def kept() -> Iterator[None]:
 
 def restore() -> None:
     """Put back each lock that a DVC has left torn which was killed with its `octavo run`; one that was not there before is removed."""
-    for folder in COPIES.glob("*"):
-        if psutil.pid_exists(int(folder.name)):
+    for folder in COPIES.glob(f"*@{platform.node()}"):  # what goes on on another machine nobody knows here
+        if psutil.pid_exists(int(folder.name.partition("@")[0])):
             continue
         for path in _locks():
             try:
@@ -45,6 +46,10 @@ def restore() -> None:
                 else:
                     path.unlink()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copies(pid: int) -> Path:
+    return COPIES / f"{pid}@{platform.node()}"
 
 
 def _locks() -> list[Path]:

@@ -190,7 +190,7 @@ def test_a_lock_that_a_killed_dvc_has_torn_is_put_back(tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
     with locks.kept():
-        (locks.COPIES / str(os.getpid())).rename(locks.COPIES / str(gone.pid))  # as of an octavo run that was killed
+        locks._copies(os.getpid()).rename(locks._copies(gone.pid))  # as of an octavo run that was killed
     torn.write_text("")
     new.parent.mkdir()
     new.write_text("schema:")
