@@ -55,8 +55,12 @@ def test_slots_of_this_machine_leave_the_lock_of_a_sequential_repro(tmp_path, on
 def test_a_killed_run_begins_again_by_itself(tmp_path, one_by_one):
     few = make(tmp_path / "project", 0.0)
     running = few.start_and_hold(*RUNS[:3])
-    psutil.Process(few.state("gains-s1")["pid"]).kill()
-    psutil.Process(few.state("gains-s2")["pid"]).children()[0].kill()  # the stage alone
+    worker = psutil.Process(few.state("gains-s1")["pid"])
+    stage = psutil.Process(few.state("gains-s2")["pid"]).children()[0]
+    below = [*worker.children(recursive=True), *stage.children(recursive=True)]
+    worker.kill()
+    stage.kill()
+    assert psutil.wait_procs(below, 120)[1] == [], "a program ends with its stage, and a stage with its worker"
     few.release()
     output, _ = running.communicate()
     assert running.returncode == 0, output
