@@ -111,6 +111,7 @@ def test_cancelled_runs_are_left_out_and_trained_by_the_next_call(tmp_path, one_
     few = make(tmp_path / "project", 0.0)
     running = few.start_and_hold(*RUNS[:3])
     assert few.octavo("cancel", "gains-s1", "few/zero-s3") == "few: 1 cancelled\nfew: 1 cancelled\n"
+    wait_for(lambda: few.state("gains-s1")["ended"])
     few.release()
     output, _ = running.communicate()
     assert running.returncode == 1 and "not there: few: gains-s1, zero-s3" in output
