@@ -125,7 +125,9 @@ def _program_so_far(run: RunFolder, card: ImportCard, started: Started) -> tuple
     history = nothing()
     try:
         if log.exists():
-            history = map_log(read_log(_whole_lines(log, card, run), card.read), card.read, card.target_steps, "")
+            written = read_log(_whole_lines(log, card, run), card.read)
+            written.is_one_run = True
+            history = map_log(written, card.read, card.target_steps, "")
     except Unreadable as error:
         history = nothing(str(error))
     source = SourceCard(path=log.as_posix(), sha256=file_digest(log) if log.exists() else "")

@@ -128,6 +128,7 @@ def read_run(card: ImportCard, log: Log) -> ReadRun:
         logged = log.logged(card.read.state).dropna()
         for kind, words in _state(logged.iloc[-1] if len(logged) else None, card).items():
             setattr(log, kind, words)
+    log.is_one_run = card.command is not None
     log.notes += _config_notes(log, card)
     history = map_log(log, card.read, card.target_steps, "")
     if not history.rows:

@@ -78,6 +78,8 @@ class Log:
     """Rows at which a file begins, of logs of several files: a program began anew there."""
     elsewhere: set[int] = field(default_factory=set)
     """Those of them at which a file of another folder begins."""
+    is_one_run: bool = False
+    """Whether a program that octavo runs wrote it for this run alone, however often it began anew."""
     decimals: dict[str, int] = field(default_factory=dict)
     """Of a console: name -> digits behind the point, for names that were all printed with the same few."""
     cut: str = ""

@@ -73,7 +73,8 @@ def map_log(log: Log, read: ReadCard, target: int, attempt: str) -> Mapped:
     distinct = sorted(set(steps.values()))
     distances = pd.Series(distinct, dtype=int).diff().dropna().mode()  # the most frequent distance, of several the smallest
     stride = int(distances.iloc[0]) if len(distances) else 1
-    check_one_run(log, steps, parts, target, stride)
+    if not log.is_one_run:
+        check_one_run(log, steps, parts, target, stride)
     if not by_epoch:
         _check_resumes(cells, log.starts)
         for _, logged in cells.groupby("column", sort=False):
