@@ -5,7 +5,9 @@
 A healthy run has 300 steps: reward and length move smoothly and saturate below the maximum, noise is a first-order autoregression whose
 neighbours correlate by 0.5, a tenth of the groups have equal rewards, a tenth of the completions are cut. `detectors` prints the share of
 such runs with a warning, by detector, for GRPO and PPO alike, with Wilson's interval. `intervals` prints how often 95% intervals hold
-the truth. What it prints is stated in site/docs/reference/detectors.md (tests/stages/analyse/detectors_reference.py holds the table).
+the truth. `changes` does both for changes of level and for parts, on runs of 60 to 3,000 steps whose neighbours correlate by 0 to 0.9,
+logged at each step, each fifth and each tenth. What it prints is stated in site/docs/reference/detectors.md
+(tests/stages/analyse/detectors_reference.py holds the table).
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "stages" / "analyse")]
 
-from healthy import STEPS, alarms, memory  # noqa: E402
+from healthy import STEPS, alarms, alarms_by_length, memory  # noqa: E402
 
+from stages.analyse.changes import fall  # noqa: E402
 from stages.analyse.statistics import Interval, estimate, proportion, trend  # noqa: E402
 from stages.contracts.wilson import wilson  # noqa: E402
 
@@ -82,12 +85,46 @@ def _share(answers: list[bool | None]) -> Held:
     return Held(len(given) / len(answers), sum(given) / len(given) if given else float("nan"))
 
 
+def falls(rounds: int, stride: int) -> dict[str, tuple[int, int, int]]:
+    """By how long the fall takes: rounds, falls that were seen, intervals that held the middle of the fall. Logs as in `changes`."""
+    counts: dict[str, tuple[int, int, int]] = {}
+    for name, share in (("one step", 0.0), ("a tenth of the run", 0.1), ("a third of the run", 0.33)):
+        seen = held = logged = 0
+        for index in range(rounds):
+            rng = np.random.default_rng([index, stride, int(100 * share), 23])
+            n = int(60 * 50 ** rng.random()) // stride * stride
+            middle = int(rng.uniform(0.35, 0.65) * n)
+            gone = np.clip((np.arange(n) - middle) / max(1.0, share * n) + 0.5, 0, 1) if share else (np.arange(n) >= middle) * 1.0
+            level = (0.3 + 0.4 * (1 - np.exp(-3 * np.arange(n) / n))) * (1 - gone)
+            rows = np.clip(level + 0.05 * memory(rng, n, 0.9 * rng.random()), 0, None).reshape(-1, stride).mean(axis=1)
+            change = fall(rows, 6.0, 0.2)
+            logged += 1
+            seen += change is not None
+            held += change is not None and (change.low - (stride > 1)) * stride <= middle <= change.high * stride + stride - 1
+        counts[name] = (logged, seen, held)
+    return counts
+
+
+def _percent(k: int, n: int) -> str:
+    low, high = wilson(k, n, 0.95) if n else (0.0, 1.0)
+    return f"{k:5} of {n:5}  {100 * k / n if n else 0:6.2f}%  [{100 * low:.2f}%, {100 * high:.2f}%]"
+
+
+def changes(runs: int) -> None:
+    for stride in (1, 5, 10):
+        print(f"changes of level, runs of 60 to 3,000 steps, logged every {stride} steps")
+        for kind, (k, n) in alarms_by_length(runs, stride).items():
+            print(f"  false alarms of {kind:24} {_percent(k, n)}")
+        for name, (n, seen, held) in falls(runs // 4, stride).items():
+            print(f"  falls to zero over {name:20} {_percent(seen, n)}, interval holds {_percent(held, seen)}")
+
+
 def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(f"false alarms, {runs} healthy runs of {STEPS} steps a profile")
     for kind, (k, n) in alarms(runs).items():
-        low, high = wilson(k, n, 0.95)
-        print(f"  {kind:16} {k:5} of {n:5}  {100 * k / n if n else 0:6.2f}%  [{100 * low:.2f}%, {100 * high:.2f}%]")
+        print(f"  {kind:16} {_percent(k, n)}")
+    changes(2 * runs)
     print(f"coverage of 95% intervals, {2 * runs} rounds")
     for name, (given, held) in coverage(2 * runs).items():
         print(f"  {name:66} {held:.3f}" + ("" if given == 1 else f", given in {given:.3f}: wrong in {given * (1 - held):.3f} of all"))

@@ -14,8 +14,8 @@ from stages.contracts.preflight_card import PreflightResult
 
 SIGNAL = ("collapse", "zero_signal")
 """Detectors that say whether groups keep a reward signal."""
-TABLED = ("collapse", "nonfinite", "summary")
-"""Detectors whose answers stand in tables; `summary` reads those of imported summaries."""
+TABLED = ("collapse", "level", "nonfinite", "summary")
+"""Detectors whose answers stand in tables or on the first screen; `summary` reads those of imported summaries."""
 _REACHED = "Share of the completions that reached the gate {gate} "
 OUTCOMES = {
     "reach": "Share of completions that reached the gate {gate}",

@@ -32,6 +32,8 @@ _TEXTS = ("attempt", "metric", "state", "text")
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
 """Metrics that differ between seeds because sampling does."""
 SILENT = "zero_signal_share"
+AGAINST = -0.5
+"""Correlation of a score with the reward below which the reward pays for less of it."""
 EXAMPLES, EXAMPLE_CHARS, NOTABLE = 3, 400, 0.05
 """Texts are kept of reward values that at least this share of a run's completions has."""
 
@@ -263,6 +265,27 @@ class Run:
         groups = self.completions.groupby(["step", "group"])["reward"].agg(["min", "max", "size"])
         several = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
         return (~(several["max"] > several["min"])).groupby("step").agg(k="sum", n="size")
+
+    @cached_property
+    def parts(self) -> pd.DataFrame:
+        """One row a group of a step: the reward and the score of each gate, each with its least, most, mean and count of known values."""
+        scores = [name for name in self.completions if name.startswith("gate.") and name.endswith(".score")]
+        if not scores or "group" not in self.completions:
+            return pd.DataFrame()
+        return (
+            self.counting(self.completions.set_index("step"))
+            .groupby(["step", "group"])[["reward", *scores]]
+            .agg(["min", "max", "mean", "count"])
+        )
+
+    @cached_property
+    def paid_to_fall(self) -> frozenset[str]:
+        """Scores that the reward paid less for in the first window, as an inverted reward does: prompts where they are high earn little."""
+        if self.parts.empty:
+            return frozenset()
+        first = self.parts.loc[: self.window()].xs("mean", axis=1, level=1)
+        against = first.drop(columns="reward").corrwith(first["reward"]) < AGAINST
+        return frozenset(against.index[against])
 
     @cached_property
     def cut(self) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from stages.contracts.artifact import ArtifactError, dump, write
 from stages.contracts.attempt import Outcome
 from stages.contracts.files import read_text
 from stages.contracts.health import Detection, Exclusion, GateResult, Health
+from stages.contracts.history import gate_columns
 from stages.contracts.import_card import Imported
 from stages.contracts.layout import ExperimentFolder, RunFolder
 from stages.contracts.plugin import DETECTORS, load
@@ -121,7 +122,9 @@ class _Measured:
 
     def _read(self, ref: RunRef, place: RunFolder, imported: bool) -> Run:
         """A run's tables, with what lies around them."""
-        run = read_run(place, ref, self.conditions[ref.condition], COMPLETIONS, self.card.derived)
+        condition = self.conditions[ref.condition]
+        scores = [gate_columns(gate)[1] for gate in condition.gates]
+        run = read_run(place, ref, condition, (*COMPLETIONS, *scores), self.card.derived)
         run.adapter, run.imported, run.siblings = adapter_state(place.adapter), imported, self._sizes[ref.condition] - 1
         run.null_finals = {} if run.null_control else self._null_finals
         same = {condition: name for (series, condition), name in self._same.items() if series == run.fingerprint}

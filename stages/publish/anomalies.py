@@ -16,6 +16,8 @@ from stages.publish.experiment import ExperimentFiles
 from stages.publish.numbers import plural
 
 _SEVERITIES = ("severe", "warning", "info")
+_IN_FULL = {("level", "fall"), ("level", "part"), ("level", "rise"), ("parts", "traded")}
+"""Detectors and kinds whose sentences stand on the first screen."""
 
 
 class Anomaly(NamedTuple):
@@ -50,6 +52,14 @@ class Anomaly(NamedTuple):
             return f"{metric_title(self.signal.metric)} {', '.join(values) or 'not finite'}"
         return phrase([self.signal])
 
+    @property
+    def sentence(self) -> str:
+        """What happened to the reward, in the words of the first run; empty of what a phrase says well enough."""
+        if self.severity == "info" or (self.signal.detector, self.signal.kind) not in _IN_FULL:
+            return ""
+        run, signal = self.signals[0]
+        return f"{signal.says} ({run}; {self.where})" if self.where != "1 of 1 run" else signal.says
+
 
 def anomalies(experiment: ExperimentFiles) -> list[Anomaly]:
     """Severe ones first, then in the order of conditions."""
@@ -66,10 +76,11 @@ def anomalies(experiment: ExperimentFiles) -> list[Anomaly]:
 
 
 def warned(experiment: ExperimentFiles, seen: Sequence[Anomaly]) -> list[tuple[str, list[str]]]:
-    """(condition, what happens in it) of conditions with warnings, those with a severe one first."""
+    """(condition, what happens in it) of conditions with warnings that have no sentence of their own, those with a severe one first."""
     rows = []
     for condition in experiment.card.conditions:
-        warnings = [anomaly for anomaly in seen if anomaly.condition == condition.name and anomaly.severity != "info"]
+        own = [anomaly for anomaly in seen if anomaly.condition == condition.name]
+        warnings = [anomaly for anomaly in own if anomaly.severity != "info" and not anomaly.sentence]
         if warnings:
             rows.append((warnings[0].severity != "severe", condition.name, list(dict.fromkeys(anomaly.phrase for anomaly in warnings))))
     return [(condition, phrases) for _, condition, phrases in sorted(rows, key=lambda row: row[0])]

@@ -44,7 +44,16 @@ class Sources(NamedTuple):
 
 def cautions(sources: Sources) -> list[Caution]:
     """The kind of data first, then holes, rules, and what was seen."""
-    finders: tuple[Callable[[Sources], Iterator[Caution]], ...] = (_kind, _holes, _changes, _preflight, _expectations, _stops, _warnings)
+    finders: tuple[Callable[[Sources], Iterator[Caution]], ...] = (
+        _kind,
+        _holes,
+        _changes,
+        _preflight,
+        _expectations,
+        _stops,
+        _changed_levels,
+        _warnings,
+    )
     return [caution for find in finders for caution in find(sources)]
 
 
@@ -175,18 +184,30 @@ def _stops(sources: Sources) -> Iterator[Caution]:
                 yield Caution(says, "expectations", short)
 
 
+def _changed_levels(sources: Sources) -> Iterator[Caution]:
+    """What happened to the reward and its parts, with its step; `_warnings` counts it."""
+    changes = [anomaly for anomaly in sources.seen if anomaly.sentence]
+    for anomaly in changes[:_MOST]:
+        says, step = escape(f"In {anomaly.condition}, {anomaly.sentence}."), anomaly.signal.onset
+        number = sources.facts.find(anomaly.signals[0][0], f"detector.{anomaly.signal.detector}", "onset")
+        if number is not None and number.value == step:
+            says = Markup(says.replace(f"at step {step}", Markup("at step {}").format(sources.facts.value(number)), 1))
+        yield Caution(says, "anomalies")
+    if len(changes) > _MOST:
+        yield Caution(escape(f"{plural(len(changes) - _MOST, 'more change')} of level below."), "anomalies")
+
+
 def _warnings(sources: Sources) -> Iterator[Caution]:
-    rows = warned(sources.experiment, sources.seen)
-    if not rows:
-        return
     counts = [sum(anomaly.severity == severity for anomaly in sources.seen) for severity in ("severe", "warning")]
+    if not sum(counts):
+        return
     short = plural(sum(counts), "warning") + (f" ({counts[0]} severe)" if counts[0] else "")
-    parts = []
+    parts, rows = [], warned(sources.experiment, sources.seen)
     for condition, phrases in rows[:_CONDITIONS]:
         more = [f"{len(phrases) - _PHRASES} more"] if len(phrases) > _PHRASES else []
         parts.append(f"in {condition} {listed([*phrases[:_PHRASES], *more])}")
     parts += [f"{plural(len(rows) - _CONDITIONS, 'more condition')} have warnings"] if len(rows) > _CONDITIONS else []
-    yield Caution(escape(f"{_capital('; '.join(parts))}."), "anomalies", short)
+    yield Caution(escape(f"{_capital('; '.join(parts))}." if parts else ""), "anomalies", short)
 
 
 def failures(experiment: ExperimentFiles) -> str:

@@ -118,7 +118,7 @@ class HistoryRecorder(TrainerCallback):  # type: ignore[misc]
         for name, value in logs.items():
             if name not in DROPPED and not name.startswith("rewards/"):
                 cells[RENAMED.get(name, name)] = cell(value)
-        cells["skipped"] = float(self.guard.skipped)
+        cells["skipped"] = float(self.guard.skipped and not logs.get("optimizer_steps"))  # one of an update's steps is counted apart
         self.guard.skipped = False
         if invalid is not None:
             cells["invalid_logits"] = float(invalid)

@@ -7,6 +7,7 @@ makes, so that a resumed run equals an undisturbed one. Callbacks are transforme
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -98,7 +99,7 @@ class PpoTrainer:
         """One update, and what is logged of it (stages/contracts/history.py)."""
         batch, logs = self._scored()
         rate = self.scheduler.get_last_lr()[0]
-        parts = self._learn(batch) if float(batch.mask.sum()) else {"loss": None}
+        parts = self._learn(batch) if float(batch.mask.sum()) else {"loss": None, **self._steps(0, 0, self._planned())}
         self.scheduler.step()
         return {**logs, **parts, "learning_rate": rate, "num_tokens": float(self.tokens)}
 
@@ -169,11 +170,26 @@ class PpoTrainer:
         rows: Sequence[Tensor] = torch.arange(len(mask), device=mask.device).split(self.settings.mini_batch_size)
         return rows
 
-    def _learn(self, batch: Batch) -> Logs:
-        """All optimizer steps of an update. Means over tokens are exact under accumulation: each minibatch weighs as its tokens do."""
+    def _planned(self) -> int:
+        """Optimizer steps of an update of which none is left out."""
         settings = self.settings
+        return settings.ppo_epochs * math.ceil(settings.batch_size / (settings.mini_batch_size * settings.gradient_accumulation_steps))
+
+    def _steps(self, taken: int, nonfinite: int, unscored: int) -> Logs:
+        """Optimizer steps taken, and why others were not. Those that are neither were left out when `target_kl` ended the update."""
+        planned = self._planned()
+        left_out = {"target_kl": planned - taken - nonfinite - unscored, "nonfinite": nonfinite, "unscored": unscored}
+        counts = {f"left_out.{why}": float(count) for why, count in left_out.items()}
+        return {"optimizer_steps": float(taken), "optimizer_steps_share": taken / planned, **counts}
+
+    def _learn(self, batch: Batch) -> Logs:
+        """All optimizer steps of an update. Means over tokens are exact under accumulation: each minibatch weighs as its tokens do. A step
+        that is not taken is in no mean, but for the first ratio, which is measured before any step."""
+        settings, parameters = self.settings, self.policy.trainable()
         measured: list[dict[str, float]] = []
         norms: list[float] = []
+        first: dict[str, float] = {}
+        nonfinite = unscored = 0
         stopped = False
         self.policy.train_mode(True)
         for _ in range(settings.ppo_epochs):
@@ -181,21 +197,28 @@ class PpoTrainer:
             for group in order.split(settings.mini_batch_size * settings.gradient_accumulation_steps):
                 whole = batch.rows(group)
                 if not float(whole.mask.sum()):
+                    unscored += 1
                     continue
-                measured.append(self._gradients(whole))
-                if settings.target_kl is not None and measured[-1]["policy.approxkl"] > ppo_math.STOP_AT * settings.target_kl:
+                step = self._gradients(whole)
+                first = first or step
+                if settings.target_kl is not None and step["policy.approxkl"] > ppo_math.STOP_AT * settings.target_kl:
                     stopped = True
                     break
-                norms.append(float(torch.nn.utils.clip_grad_norm_(self.policy.trainable(), settings.max_grad_norm)))
+                norm = float(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm))
                 self._notify("on_pre_optimizer_step", model=self.policy)
+                if all(parameter.grad is None for parameter in parameters):  # the guard took them away
+                    nonfinite += 1
+                    continue
                 self.optimizer.step()
                 self.optimizer.zero_grad(set_to_none=True)
+                measured.append(step)
+                norms.append(norm)
             if stopped:
                 break
         self.optimizer.zero_grad(set_to_none=True)
         self.policy.train_mode(False)
-        means: Logs = {name: sum(step[name] for step in measured) / len(measured) for name in measured[0]}
-        means |= {"policy.first_ratio": measured[0]["policy.ratio"], "optimizer_steps": float(len(norms))}
+        means: Logs = {name: sum(step[name] for step in measured) / len(measured) if measured else None for name in first}
+        means |= {"policy.first_ratio": first["policy.ratio"], **self._steps(len(norms), nonfinite, unscored)}
         return means | {"grad_norm": sum(norms) / len(norms) if norms else None}
 
     def _gradients(self, whole: Batch) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from run_from import CompletionsSummary, RewardCount, Share, ask, run_from
 from scipy.signal import lfilter
@@ -25,13 +26,15 @@ def memory(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:
     return series
 
 
-def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:
-    """A run that learns: reward 0.3 to 0.7, entropy down by a third, KL up to 0.05, resumed once in the middle without a trace."""
+def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS, phi: float = 0.5, stride: int = 1, *, counted: bool = True) -> Run:
+    """A run that learns: reward 0.3 to 0.7, entropy down by a third, KL up to 0.05, resumed once in the middle without a trace. Of a
+    `stride` above 1 a trainer logged means over the steps since the row before, and the gradient of the last one; nobody kept completions.
+    Without `counted` no detector of completions finds their counts."""
     at = np.arange(1, steps + 1)
     learnt = 1 - np.exp(-3 * at / steps)
 
     def walk(base: NDArray[np.float64] | float, noise: float) -> NDArray[np.float64]:
-        return base + noise * memory(rng, steps, 0.5)
+        return base + noise * memory(rng, steps, phi)
 
     reward = np.clip(walk(0.3 + 0.42 * learnt, 0.05), 0, 0.95)
     columns: dict[str, NDArray[np.float64]] = {
@@ -46,6 +49,9 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:
         "unknown_share": np.where(rng.random(steps) < 0.05, 1 / (GROUPS * SAMPLES), 0.0),
         "learning_rate": 1e-5 * (1 - at / (steps + 1)),
     }
+    more = rng.spawn(1)[0]  # what came later leaves the numbers before it as they were
+    for name, base, noise in (("format", 0.8 + 0.17 * learnt, 0.02), ("tests", 0.25 + 0.4 * learnt, 0.06)):
+        columns[f"gate.{name}.score"] = np.clip(base + noise * memory(more, steps, phi), 0, 1)
     silent = rng.binomial(GROUPS, 0.1, steps)
     cut = rng.binomial(GROUPS * SAMPLES, 0.1, steps)
     columns["truncated"] = cut / (GROUPS * SAMPLES)
@@ -53,7 +59,7 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:
         columns |= {
             "objective.kl": walk(4 * learnt, 0.4),
             "objective.scores": reward,
-            "objective.rlhf_reward": reward - 0.05 * learnt + 0.01 * memory(rng, steps, 0.5),
+            "objective.rlhf_reward": reward - 0.05 * learnt + 0.01 * memory(rng, steps, phi),
             "loss.policy": walk(-0.01, 0.003),
             "loss.value": np.exp(walk(-2.0, 0.2)),
             "value.explained_variance": np.minimum(0.95, walk(0.6 * learnt, 0.1)),
@@ -61,22 +67,32 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS) -> Run:
             "policy.ratio": walk(1.0, 0.01),
             "policy.first_ratio": np.ones(steps),
             "policy.approxkl": np.abs(walk(0.005, 0.002)),
+            "optimizer_steps_share": 1 - more.binomial(16, 0.05, steps) / 16,
         }
     else:
         columns |= {"zero_signal_share": silent / GROUPS, "group_range": np.maximum(0.01, walk(0.8, 0.05))}
-    return run_from(
+    if stride > 1:
+        rows = steps // stride * stride
+        kept = {name: values[:rows].reshape(-1, stride) for name, values in columns.items()}
+        logged = {name: values[:, -1] if name == "grad_norm" else values.mean(axis=1) for name, values in kept.items()}
+        cells = {name: _cells(values, stride) for name, values in logged.items()}
+        return run_from(cells, role="treatment", target_steps=steps, imported=True, siblings=2)
+    run = run_from(
         run="healthy-s1",
         condition="healthy",
         role="treatment",
         target_steps=steps,
         metrics={name: _cells(values) for name, values in columns.items()},
-        completions=_completions(rng, reward, silent, cut, ppo),
+        completions=_completions(rng, reward, silent, cut, ppo) if counted else None,
         resumes=(Resume(steps // 2 + 1, steps // 2),),
         adapter="changed",
         same_text=tuple(Share(step, int(k), GROUPS * SAMPLES) for step, k in enumerate(rng.binomial(GROUPS * SAMPLES, 0.05, steps), 1)),
         null_finals={"kl": (0.004, 0.006)},
         siblings=2,
     )
+    if not ppo:
+        run.parts = _parts(more, learnt)  # type: ignore[misc]
+    return run
 
 
 def alarms(runs: int) -> dict[str, tuple[int, int]]:
@@ -94,8 +110,34 @@ def alarms(runs: int) -> dict[str, tuple[int, int]]:
     return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}
 
 
-def _cells(values: NDArray[np.float64]) -> tuple[tuple[int, float | None, str], ...]:
-    return tuple((step, value, "value") for step, value in enumerate(values.tolist(), start=1))
+def alarms_by_length(runs: int, stride: int) -> dict[str, tuple[int, int]]:
+    """The same of the detectors of changes, on runs of 60 to 3,000 steps whose neighbours correlate by 0 to 0.9."""
+    warned: Counter[str] = Counter()
+    looked: Counter[str] = Counter()
+    for index in range(runs):
+        rng = np.random.default_rng([index, stride, 17])
+        run = healthy(rng, False, int(60 * 50 ** rng.random()), 0.9 * rng.random(), stride, counted=False)
+        for kind in ("level", "parts"):
+            detection = ask(load(DETECTORS, kind), run)
+            looked[kind] += detection.state == "looked"
+            warned[kind] += any(signal.severity != "info" for signal in detection.signals)
+    return {kind: (warned[kind], looked[kind]) for kind in sorted(looked)}
+
+
+def _cells(values: NDArray[np.float64], stride: int = 1) -> tuple[tuple[int, float | None, str], ...]:
+    return tuple((stride * row, value, "value") for row, value in enumerate(values.tolist(), start=1))
+
+
+def _parts(rng: np.random.Generator, learnt: NDArray[np.float64]) -> pd.DataFrame:
+    """Groups whose completions pass the format and the tests at random, and earn a tenth for the one and the rest for the other."""
+    groups = np.repeat(learnt, GROUPS)[:, None]
+    drawn = {"gate.format.score": 0.8 + 0.17 * groups, "gate.tests.score": 0.25 + 0.4 * groups}
+    scores = {name: (rng.random((len(groups), SAMPLES)) < share).astype(float) for name, share in drawn.items()}
+    scores["reward"] = 0.1 * scores["gate.format.score"] + 0.9 * scores["gate.tests.score"]
+    index = pd.MultiIndex.from_product([range(1, len(learnt) + 1), range(GROUPS)], names=["step", "group"])
+    known = {(name, "count"): np.full(len(groups), SAMPLES) for name in scores}
+    measures = {(name, how): getattr(values, how)(axis=1) for name, values in scores.items() for how in ("min", "max", "mean")}
+    return pd.DataFrame({**measures, **known}, index=index)
 
 
 def _completions(

@@ -38,6 +38,8 @@ def formula(text: str, step: int) -> Any:
     name, *numbers = text.split()
     if name == "ramp":
         return ramp(float(numbers[0]), float(numbers[1]))[step] + (wiggle(step) if "wave" in numbers else 0.0)
+    if name == "level":
+        return float(numbers[0]) * (1 + wiggle(step)) if len(numbers) < 2 else float(numbers[0])
     if name == "scattered":  # so many zeros, with a one in each five or so steps: no streak of them is a tenth of the run
         return float(step not in sorted(STEPS, key=lambda s: (s % 5 == 0, s % 5 == 1, s))[: int(numbers[0])])
     if name == "stair":  # elsewhere every jump of five rows is 5/64
@@ -109,7 +111,7 @@ NAMES = (
     "reward", "reward_std", "group_range", "zero_signal_share", "truncated", "completion_tokens", "entropy", "kl", "grad_norm",
     "policy.clipfrac", "clip_ratio/region_mean", "policy.ratio", "policy.first_ratio", "policy.approxkl", "objective.kl",
     "objective.scores", "objective.rlhf_reward", "loss.value", "value.explained_variance", "step_seconds", "reward_seconds",
-    "unknown_share",
+    "unknown_share", "gate.format.score", "gate.tests.score", "optimizer_steps_share", "left_out.target_kl",
 )  # fmt: skip
 ODD: dict[str, Any] = {
     "zeros": lambda step: 0.0,

@@ -14,7 +14,7 @@ from example_experiment import dress, plain, section
 from test_page_from_analysis import synthetic
 
 from stages.analyse.conclude import conclude
-from stages.analyse.detectors import kl_sign, throughput, truncation, update_size, value_fit, zero_signal
+from stages.analyse.detectors import kl_sign, steps_taken, throughput, truncation, update_size, value_fit, zero_signal
 from stages.analyse.draw import draw
 from stages.analyse.screen import screen
 from stages.contracts.algorithms import AnyTrainCard
@@ -192,6 +192,7 @@ def test_healthy_ranges_are_those_of_the_detectors() -> None:
         "policy.approxkl": (None, update_size.Settings().kl),
         "policy.clipfrac": (None, update_size.Settings().clipped),
         "policy.ratio": (1 - update_size.Settings().ratio, 1 + update_size.Settings().ratio),
+        "optimizer_steps_share": (steps_taken.Settings().below, None),
         "value.explained_variance": (value_fit.Settings().below, None),
     }
     assert {name: METRICS[name].healthy for name in wanted} == wanted

@@ -11,7 +11,8 @@ from stages.contracts.attempt import Changed, Outcome, read_attempts
 from stages.contracts.model import Adapter, ModelRef
 from stages.contracts.ppo import PpoSettings
 from stages.contracts.run_card import TrainCard
-from stages.contracts.training import OwnGenerationSettings
+from stages.contracts.training import Guards, OwnGenerationSettings
+from stages.train.guards import NonfiniteGuard
 from stages.train.model import load_base
 from stages.train.ppo_policy import Policy
 from stages.train.ppo_trainer import PpoTrainer, restore, save
@@ -78,6 +79,7 @@ def test_before_the_first_step_policy_and_reference_are_one(base):
     assert first["objective.kl"] == 0.0 and first["kl"] == 0.0 and first["value.mean"] == 0.0
     assert first["policy.first_ratio"] == pytest.approx(1.0, abs=1e-6)
     assert first["objective.rlhf_reward"] == first["objective.scores"], "no KL, no penalty"
+    assert first["optimizer_steps_share"] == 1.0 and not any(first[name] for name in first if name.startswith("left_out."))
     assert first["optimizer_steps"] == 4.0  # 2 epochs x 2 minibatches
     drawn = {name for name in ALGORITHMS["ppo"].curves if name.partition(".")[0] in ("objective", "loss", "value", "policy", "advantages")}
     assert drawn <= set(first)
@@ -181,13 +183,41 @@ def test_an_unknown_reward_is_no_number(base):
     silent, rows = trainer(base, reward=lambda *rest, **more: [None] * 8, max_steps=1)
     before = [parameter.clone() for parameter in silent.policy.trainable()]
     silent.train(nothing)
+    assert (rows[0]["optimizer_steps_share"], rows[0]["left_out.unscored"]) == (0.0, 4.0)
     assert rows[0]["loss"] is None and rows[0]["objective.scores"] is None and rows[0]["returns"] is None
     assert all(torch.equal(old, new) for old, new in zip(before, silent.policy.trainable(), strict=True))
 
 
-def test_target_kl_ends_an_update(base):
+def test_a_step_that_target_kl_rejects_is_in_no_mean(base):
+    """The first step is taken at a ratio of 1; the second is rejected."""
     _, rows = trained(base, max_steps=1, learning_rate=0.5, ppo_epochs=4, target_kl=1e-4)
-    assert 1 <= rows[0]["optimizer_steps"] < 8
+    row = rows[0]
+    assert row["optimizer_steps"] == 1.0 and row["optimizer_steps_share"] == 1 / 8
+    assert (row["left_out.target_kl"], row["left_out.nonfinite"], row["left_out.unscored"]) == (7.0, 0.0, 0.0)
+    assert row["policy.approxkl"] == pytest.approx(0.0, abs=1e-9) and row["policy.ratio"] == pytest.approx(1.0, abs=1e-6)
+    assert row["policy.first_ratio"] == row["policy.ratio"]
+
+
+def test_a_step_that_the_guard_skips_is_in_no_mean_and_says_why(base):
+    ppo, rows = trainer(base, max_steps=1)
+    ppo.callbacks = [*ppo.callbacks, NonfiniteGuard(Guards())]
+    plain, calls = ppo._gradients, []
+
+    def broken(whole):
+        calls.append(whole)
+        measured = plain(whole)
+        if len(calls) == 2:
+            for parameter in ppo.policy.trainable():
+                parameter.grad.fill_(float("nan"))
+            return {name: float("nan") for name in measured}
+        return measured
+
+    ppo._gradients = broken
+    ppo.train(nothing)
+    row = rows[0]
+    assert row["optimizer_steps_share"] == 3 / 4 and row["left_out.nonfinite"] == 1.0 and row["left_out.target_kl"] == 0.0
+    assert all(value is None or value == value for value in row.values()) and row["grad_norm"] > 0
+    assert all(torch.isfinite(parameter).all() for parameter in ppo.policy.trainable())
 
 
 def test_a_callback_can_stop_the_run(base, tmp_path):
