@@ -17,7 +17,7 @@ BUDGETS = {
 }
 """Part -> beginnings of paths, their ending, and the most lines."""
 GOLDENS = (("tests/golden/", "tests/errors/"), 9_400, 60)
-WORDS = {"site/docs/guide/": 16_450, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_500}
+WORDS = {"site/docs/guide/": 16_555, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_565}
 
 
 def tracked_files() -> list[str]:

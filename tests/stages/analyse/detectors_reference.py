@@ -17,8 +17,8 @@ TEMPLATE = Path(__file__).with_suffix(".md")
 ALARMS = {  # benchmarks/false_alarms.py 1000, of 2026-11-28: healthy runs with a warning, of those that the detector looked at
     **dict.fromkeys(("atoms", "degenerate", "duplicates", "entropy_change", "gradient", "impossible"), (0, 2000)),
     **dict.fromkeys(("kl_reference", "nonfinite"), (0, 2000)),
-    **dict.fromkeys(("resume_faults", "throughput", "truncation"), (0, 2000)),
-    **dict.fromkeys(("collapse", "kl_sign", "true_objective", "update_size", "value_fit", "zero_signal"), (0, 1000)),
+    **dict.fromkeys(("level", "parts", "resume_faults", "throughput", "truncation"), (0, 2000)),
+    **dict.fromkeys(("collapse", "kl_sign", "steps_taken", "true_objective", "update_size", "value_fit", "zero_signal"), (0, 1000)),
     "spikes": (22, 2000),
 }
 
