@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.analyse.cells import NOT_FINITE, NULL, NonFinite, derive, wide_frame
+from stages.analyse.groups import NO_COUNTS, paid_to_fall, same_texts, score_table, silent_groups
 from stages.contracts.analysis_card import ConditionCard, RunRef, Windows
 from stages.contracts.artifact import Artifact, ArtifactError, read
 from stages.contracts.history import COMPLETIONS_SCHEMA, GRADIENT_METRICS, HISTORY_COLUMNS, HISTORY_SCHEMA, INFINITIES, SKIPPED
@@ -32,8 +33,6 @@ _TEXTS = ("attempt", "metric", "state", "text")
 SAMPLED = ("reward", "completion_tokens", "entropy", "kl", "grad_norm")
 """Metrics that differ between seeds because sampling does."""
 SILENT = "zero_signal_share"
-AGAINST = -0.5
-"""Correlation of a score with the reward below which the reward pays for less of it."""
 EXAMPLES, EXAMPLE_CHARS, NOTABLE = 3, 400, 0.05
 """Texts are kept of reward values that at least this share of a run's completions has."""
 
@@ -260,49 +259,29 @@ class Run:
     @cached_property
     def silent(self) -> pd.DataFrame:
         """Groups of two completions or more without two different known rewards (k) of all such groups (n)."""
-        if "group" not in self.completions or self.completions.empty:
-            return _NO_COUNTS
-        groups = self.completions.groupby(["step", "group"])["reward"].agg(["min", "max", "size"])
-        several = groups[groups["size"] > 1]  # one completion a prompt (PPO): there is nothing to compare
-        return (~(several["max"] > several["min"])).groupby("step").agg(k="sum", n="size")
+        return silent_groups(self.completions)
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """One row a group of a step: the reward and the score of each gate, each with its least, most, mean and count of known values."""
-        scores = [name for name in self.completions if name.startswith("gate.") and name.endswith(".score")]
-        if not scores or "group" not in self.completions:
-            return pd.DataFrame()
-        return (
-            self.counting(self.completions.set_index("step"))
-            .groupby(["step", "group"])[["reward", *scores]]
-            .agg(["min", "max", "mean", "count"])
-        )
+        """Of each group of a step the reward and the scores of the gates, as score_table has them."""
+        return score_table(self.counting(self.completions.set_index("step"))) if "step" in self.completions else pd.DataFrame()
 
     @cached_property
     def paid_to_fall(self) -> frozenset[str]:
-        """Scores that the reward paid less for in the first window, as an inverted reward does: prompts where they are high earn little."""
-        if self.parts.empty:
-            return frozenset()
-        first = self.parts.loc[: self.window()].xs("mean", axis=1, level=1)
-        against = first.drop(columns="reward").corrwith(first["reward"]) < AGAINST
-        return frozenset(against.index[against])
+        """Scores that the reward paid less for in the first window."""
+        return paid_to_fall(self.parts.loc[: self.window()])
 
     @cached_property
     def cut(self) -> pd.DataFrame:
         """Completions that were cut at the length limit (k) of all (n)."""
         if "truncated" not in self.completions:
-            return _NO_COUNTS
+            return NO_COUNTS
         return self.completions.groupby("step")["truncated"].agg(k="sum", n="size").astype(int)
 
     @cached_property
     def same_text(self) -> pd.DataFrame:
         """Of steps with two prompts or more: completions with the step's most common text (k) of all (n)."""
-        if "text" not in self.completions:
-            return _NO_COUNTS
-        steps = self.completions.groupby("step")
-        most = self.completions.groupby(["step", "text"], observed=True).size().groupby("step").max()
-        table = pd.DataFrame({"k": most, "n": steps.size()}).fillna(0).astype(int)
-        return table[steps["group"].nunique() > 1]
+        return same_texts(self.completions)
 
     @cached_property
     def rewards(self) -> pd.DataFrame:
@@ -325,9 +304,6 @@ class Run:
         common = totals.index[totals >= NOTABLE * len(self.completions)]
         texts = {value: self.completions.loc[self._exact == value, "text"].drop_duplicates(keep="last") for value in common}
         return {float(value): [str(text)[:EXAMPLE_CHARS] for text in own.tail(EXAMPLES)] for value, own in texts.items()}
-
-
-_NO_COUNTS = pd.DataFrame({"k": [], "n": []}, index=pd.Index([], name="step", dtype=int), dtype=int)
 
 
 def usual_distance(steps: Any) -> int:
