@@ -286,9 +286,8 @@ class Run:
     @cached_property
     def rewards(self) -> pd.DataFrame:
         """One row a step, one column an exact reward value, rising: how many completions have it."""
-        if "reward" not in self.completions or self.completions["reward"].isna().all():
-            return pd.DataFrame()
-        return self._exact.groupby([self.completions["step"], self._exact]).size().unstack(fill_value=0)
+        known = "reward" in self.completions and self.completions["reward"].notna().any()
+        return self._exact.groupby([self.completions["step"], self._exact]).size().unstack(fill_value=0) if known else pd.DataFrame()
 
     @cached_property
     def _exact(self) -> pd.Series:
