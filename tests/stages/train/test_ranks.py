@@ -141,6 +141,7 @@ def test_a_rank_that_fails_is_the_reason_and_the_others_are_ended(how, expected)
 
 
 def test_each_rank_has_random_numbers_of_its_own_in_a_checkpoint():
-    alone, double = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, model=SimpleNamespace(adapter=Adapter()))) for gpus in (1, 2))
+    parts = {"model": SimpleNamespace(adapter=Adapter()), "train": SimpleNamespace()}
+    alone, double = (required_files(CHECKPOINT, SimpleNamespace(gpus=gpus, **parts)) for gpus in (1, 2))
     assert set(CHECKPOINT) < set(alone)
     assert set(double) == set(alone) - {"rng_state.pth"} | {"rng_state_0.pth", "rng_state_1.pth"}
