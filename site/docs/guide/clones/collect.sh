@@ -2,6 +2,7 @@
 # What train.sh made elsewhere comes here: collect.sh <experiment>. Then `dvc repro` evaluates, analyses and writes the page; a run that no
 # machine has finished would train here, so it is named, and the rest waits.
 set -euo pipefail
+{ # bash reads all of it now: a merge may change this file
 experiment=$1 folder=runs/$1
 git config merge.octavo-lock.driver 'octavo merge-lock %O %A %B %P'
 git fetch -q origin "refs/heads/runs/$experiment/*:refs/remotes/origin/runs/$experiment/*"
@@ -19,3 +20,5 @@ if [ -n "$left" ]; then
     exit 1
 fi
 dvc --cd "$folder" repro
+exit
+}

@@ -2,6 +2,7 @@
 # One run in a clone of its own: train.sh <experiment> <run, or its number from 0 up>. What it makes goes to the DVC remote, its lock and
 # ledger to the branch runs/<experiment>/<run>. A machine that gets the same run again goes on with that branch.
 set -euo pipefail
+{ # bash reads all of it now: a merge may change this file
 experiment=$1 run=$2 folder=runs/$1
 stages=$(dvc --cd "$folder" stage list --name-only)
 if [[ $run =~ ^[0-9]+$ ]]; then
@@ -20,7 +21,8 @@ fi
 publish() { # also of a run that was stopped or failed: every attempt counts
     local lock=.cache/locks/$experiment--$run.lock
     [ ! -f "$lock" ] || flock "$lock" true # dvc ends before its stage has written why
-    git add --force -- "$folder/"*.lock "$folder/$run/"*.jsonl 2>/dev/null || true
+    shopt -s nullglob # a run that was stopped may be the first one, without a lock
+    git add --force -- "$folder/"*.lock "$folder/$run/"*.jsonl
     git diff --cached --quiet || git commit -qm "$experiment: $run"
     git push -q origin "HEAD:refs/heads/$branch"
 }
@@ -36,3 +38,5 @@ for stage in "train-$run" "evaluate-$run"; do
     wait "$work" || { wait "$work"; exit; }
     dvc --cd "$folder" push -q "$stage"
 done
+exit
+}
