@@ -90,7 +90,8 @@ def _has_value(experiment: ExperimentFiles, name: str, column: Column, rows: Seq
     """Whether a column says anything: that a detector looked and saw nothing does too."""
     if name in _DETECTORS:
         detections = [(run, detection) for run in experiment.runs for kind in _DETECTORS[name] if (detection := run.detection(kind))]
-        return any(detection.state == "looked" or _is_hidden(run, detection) for run, detection in detections)
+        by_seed = rows == [run.ref.name for run in experiment.runs]  # where a cell says why; a condition's count of no run says nothing
+        return any(detection.state == "looked" or (by_seed and _is_hidden(run, detection)) for run, detection in detections)
     findings = [column.find(row) for row in (["untrained", *rows] if column.untrained else rows)]
     return any(finding is not None and finding.value is not None for finding in findings)
 
