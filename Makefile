@@ -110,7 +110,7 @@ $(VENV)/octavo.lean.installed: $(VENV)/octavo.installed
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lean]'
 	@touch $@
 
-seeds: $(VENV)/octavo.lean.installed  ## train the small profiles of the three analyses and put their pages into the site (about two hours on two cores that others kept busy; a second time about a minute)
+seeds: $(VENV)/octavo.lean.installed  ## train the small profiles of the three analyses and put their pages into the site (18 minutes of CPU time, most of it on one core; a second time about a minute)
 	@$(HERE)
 	@octavo doctor $(SEEDS) || { echo; echo "make seeds: something is missing, see the lines above; OCaml: apt-get install ocaml"; exit 1; }
 	@octavo compile $(SEEDS)

@@ -24,6 +24,7 @@ SITE_CODE = (TEMPLATES, *(Path(f"stages/publish/{name}.py") for name in ("site",
 COMPARE_CODE = (COMPARED, *(Path(f"stages/analyse/{name}.py") for name in ("compare", "picture", "plots", "statistics")))
 """Nor has the stage that compares experiments."""
 TRACKING = ExperimentFolder(Path()).tracking.name
+FINISHED = "says which runs are finished; fails when one is not"
 RUN = RunFolder(Path())
 """Names of a run's files; a thousand runs as paths of their own would be most of a compile's time."""
 
@@ -79,14 +80,14 @@ def site(experiments: Mapping[str, Sequence[str]], compared: Collection[str], sp
     healths = [path for folder, runs in zip(folders, experiments.values(), strict=True) for path in _of_runs(folder, runs, RUN.health)]
     beside = [COMPARISONS] if compared else []
     built, watched = BUILD / "site", paths(SITE, *SITE_CODE, *(folder.page for folder in folders), *beside)
-    desc, finished = "the static site of all live experiments", "says which runs are finished; fails when one is not"
+    desc = "the static site of all live experiments"
     arguments = tuple(folder.root.as_posix() for folder in folders)
     of_each = [path for name in compared for path in _read_to_compare(ExperimentFolder(RUNS / name))]
     side_by_side = ("compare", "stages.analyse.compare", (RUNS.as_posix(),), paths(*COMPARE_CODE, *of_each), paths(COMPARISONS))
     stages = (
         *([Stage(*side_by_side, "experiments beside their parents and others", cache=False)] if compared else []),
         Stage("site", "stages.publish.site", (RUNS.as_posix(),), watched, paths(built), desc, cache=False),
-        Stage("complete", "stages.publish.complete", arguments, paths(built, *healths), (), finished),
+        Stage("complete", "stages.publish.complete", arguments, paths(built, *healths), (), FINISHED),
     )
     return Pipeline(Path("dvc.yaml"), spec, stages)
 
@@ -177,6 +178,8 @@ class _Stages:
         replays = folder.replays if folder.replays.is_file() else None
         watched = (folder.page_card, TEMPLATES, page.prose, folder.findings, folder.figures, *facts, *cited, replays)
         yield self._stage("publish.page", watched, (folder.page,), "the page, with the lineage of every number")
+        # without it, a pipeline whose runs all failed would end well: stages that train end well, so that the page is written all the same
+        yield self._stage("publish.complete", (folder.page, *healths), (), FINISHED)
         if TRACKING in self.cards.single:
             deps = (folder.tracking, folder.findings, folder.page, *healths)
             yield self._stage("train.wandb_results", deps, (), "verdicts and evaluation for the runs at Weights and Biases")

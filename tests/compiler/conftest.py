@@ -54,7 +54,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lay_out(root)
     with inside(root) as patch:
         compiles()
-        assert len(repro(patch)) == 21
+        assert len(repro(patch)) == 22
         commit(root, "ran")
     return root
 

@@ -38,7 +38,7 @@ def test_the_stages_of_an_experiment(stages, spec, work):
     listed = stages(spec)
     trained = [f"train-{condition}-s{seed}" for condition in ("shaped", "zero") for seed in (1, 2, 3)]
     evaluated = [name.replace("train-", "evaluate-") for name in trained]
-    assert list(listed) == ["preflight", *trained, "evaluate-untrained", *evaluated, "screen", "conclude", "draw", "page"]
+    assert list(listed) == ["preflight", *trained, "evaluate-untrained", *evaluated, "screen", "conclude", "draw", "page", "complete"]
     for name in evaluated:  # another run changes nothing of it
         own = {f"runs/example/{name.removeprefix('evaluate-')}/{file}" for file in ("adapter", "outcome.json")}
         assert set(listed[name]["deps"]) - set(listed["evaluate-untrained"]["deps"]) == own
