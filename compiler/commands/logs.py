@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from compiler.commands.jobs import submitted_run
 from compiler.problems import Rejected, problem
 from compiler.running.batch import Batch, state
 from stages.contracts.diagnostic import printable
-from stages.contracts.files import open_file
+from stages.contracts.files import open_file, parse_json
 
 LOOK_SECONDS = 0.5
 
@@ -44,8 +43,8 @@ def run(options: argparse.Namespace, inputs: Inputs) -> int:
 def line_of(line: bytes) -> str:
     """A line for people: a step in short, any other line as it is."""
     if line.startswith(b'{"progress"'):
-        with suppress(ValueError, KeyError, TypeError):
-            step = json.loads(line)
+        with suppress(ValueError, KeyError, TypeError, OverflowError):
+            step = parse_json(line, nonfinite=True)
             reward = f"  reward {step['reward']:.2f}" if isinstance(step.get("reward"), float) else ""
             return f"step {int(step['step'])}/{int(step['steps'])}{reward}  {timedelta(seconds=round(step['seconds_left']))} left"
     return printable(line.decode("utf-8", "replace"))

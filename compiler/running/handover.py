@@ -7,10 +7,11 @@ of workers may do this at once. These are inner parts of DVC, the same in 3.60 t
 
 from __future__ import annotations
 
-import json
 import sys
 
 from dvc.repo import Repo
+
+from stages.contracts.files import parse_json
 
 
 def hand_over(folder: str, name: str, deps: dict[str, str]) -> str:
@@ -29,7 +30,7 @@ def hand_over(folder: str, name: str, deps: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    reason = hand_over(sys.argv[1], sys.argv[2], json.loads(sys.stdin.read()))
+    reason = hand_over(sys.argv[1], sys.argv[2], parse_json(sys.stdin.read()))
     if reason:
         print(reason, file=sys.stderr)
     raise SystemExit(1 if reason else 0)

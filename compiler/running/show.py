@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -19,7 +18,7 @@ from compiler.running.batch import Batch, Task, WorkerState, state
 from compiler.running.schedule import makespan
 from compiler.running.worker import HEAD
 from stages.contracts.diagnostic import printable
-from stages.contracts.files import FileRefused, open_file, read_bytes, read_json
+from stages.contracts.files import FileRefused, open_file, parse_json, read_bytes, read_json
 from stages.contracts.layout import RUNS, RunFolder
 
 TAIL = 8 << 10
@@ -122,7 +121,7 @@ def _newest(log: Path) -> dict[str, Any]:
             break
         if line.startswith(b'{"progress"'):
             with suppress(ValueError):
-                return dict(json.loads(line))
+                return dict(parse_json(line, nonfinite=True))
     return {}
 
 
