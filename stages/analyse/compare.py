@@ -23,6 +23,7 @@ import pandas as pd
 from stages.analyse import picture, plots
 from stages.analyse.findings import values_of
 from stages.analyse.frames import read_if_there
+from stages.analyse.lines import points_shown, thinned
 from stages.analyse.statistics import Interval, detectable, estimate
 from stages.contracts.algorithms import AnyTrainCard
 from stages.contracts.analysis_card import ConcludeCard
@@ -296,13 +297,15 @@ def _curves(pair: Pair) -> Iterator[tuple[Figure, object, pd.DataFrame]]:
     """A figure a metric that both experiments logged, with a panel a condition and a colour an experiment."""
     colours = {pair.before.name: picture.PALETTE[0], pair.after.name: picture.PALETTE[1]}
     names = [{path.stem for path in side.folder.figures.glob("curves-*.csv")} for side in (pair.before, pair.after)]
-    for name in sorted(names[0] & names[1]):
+    both, runs = names[0] & names[1], len(pair.before.card.runs) + len(pair.after.card.runs)
+    shown = points_shown(len(both), runs, 2 * len(pair.shared))
+    for name in sorted(both):
         metric = name.removeprefix("curves-")
         conditions = [condition for condition in pair.shared if pair.is_comparable(condition, metric)]
         paths = [side.folder.figures / f"{name}.csv" for side in (pair.before, pair.after)]
         tables = [_table(path, side.name) for path, side in zip(paths, (pair.before, pair.after), strict=True)]
         table = pd.concat([rows[rows["condition"].isin(conditions)] for rows in tables], ignore_index=True)
-        points = table[table["state"] == "value"]
+        points = table[table["part"].notna()]
         logged = [condition for condition in conditions if condition in set(points["condition"])]
         lines = points.assign(condition=points["experiment"] + " " + points["condition"])
         panels = [(f"{pair.before.name} {each}", f"{pair.after.name} {each}") for each in logged]
@@ -319,14 +322,23 @@ def _curves(pair: Pair) -> Iterator[tuple[Figure, object, pd.DataFrame]]:
         )
         by_line = {condition: colours[condition.partition(" ")[0]] for panel in panels for condition in panel}
         last = int(lines["step"].max())
-        canvas = plots.curve(figure, unit.unit, lines, by_line, last, share=unit.share, legend=colours, titles=logged)
+        canvas = plots.curve(figure, unit.unit, _thinned(lines, shown), by_line, last, share=unit.share, legend=colours, titles=logged)
         yield figure, canvas, table.drop(columns="included")
+
+
+def _thinned(lines: pd.DataFrame, shown: tuple[int, int]) -> pd.DataFrame:
+    """`shown`: most points of a run's and of a mean's line."""
+    each = [
+        (rows.set_index("step")["value"], rows, shown[run == "mean"]) for (_, run), rows in lines.groupby(["condition", "run"], sort=False)
+    ]
+    return pd.concat([rows[rows["step"].isin(thinned(values, most).index)] for values, rows, most in each])
 
 
 def _table(path: Path, experiment: str) -> pd.DataFrame:
     """Points of one experiment's curve; a run that counts has points that count."""
     table = pd.read_csv(path, keep_default_na=False, dtype={"run": str, "condition": str, "state": str, "unit": str, "counts": str})
-    table = table.assign(value=pd.to_numeric(table["value"], errors="coerce"), experiment=experiment)
+    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("value", "part")}
+    table = table.assign(value=numbers["value"], part=numbers["part"].astype("Int64"), experiment=experiment)
     return table.assign(included=(table["counts"] == "true").groupby([table["condition"], table["run"]]).transform("any"))
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from stages.analyse import picture, plots
 from stages.analyse.cells import NOT_FINITE, NULL
 from stages.analyse.frames import Run, read_if_there, read_run, window_ending
+from stages.analyse.lines import line_parts, points_shown, thinned
 from stages.contracts.analysis_card import ConcludeCard, DrawCard
 from stages.contracts.artifact import dump, read
 from stages.contracts.expressions import comparisons
@@ -32,7 +33,7 @@ from stages.rules import bound_text, rule_text, stretch
 
 MODULES = ("stages.analyse.draw",)
 POINTS, ALL_POINTS = 500, 20_000
-"""Most points of a line, and of all lines of a picture together. Longer lines are thinned and keep their extremes."""
+"""Most points of a line in a table, and of all lines of a table together. Longer lines are thinned and keep their extremes."""
 _CURVES = (
     "One colour a condition. Thin lines are seeds, thick ones the mean over the included seeds; dashed seeds are left out by a health "
     "gate or failed. Lines break where nothing was logged. A strip of strokes marks steps of a run whose gradient was not finite, a dotted "
@@ -66,9 +67,12 @@ class Experiment:
         self.source = Source(path=folder.findings.as_posix(), sha256=file_digest(folder.findings))
         self.last_step = max((run.target_steps for run in card.runs), default=1)
         self.points = min(POINTS, ALL_POINTS // max(1, len(card.runs)))
+        self.shown, self.shown_of_means = points_shown(len(card.curves), len(card.runs), len(card.conditions))
         self.sources: list[Source] = []
         self.marks: dict[str, list[Mark]] = {name: [] for name in card.curves}
         self.cells: dict[str, list[pd.DataFrame]] = {name: [] for name in card.curves}
+        self.lines: list[tuple[str, str, int | None, bool]] = []
+        """Condition, run, seed and whether it is included, of every line."""
         self.whole: dict[tuple[str, str], list[pd.Series]] = {}
         """By metric and condition: the values of its included runs; their mean is drawn."""
         self.is_read = any(folder.run(ref.name).imported.exists() for ref in card.runs)
@@ -88,16 +92,44 @@ class Experiment:
         cells = run.logged(name)
         if cells.empty:
             return
-        drawn = cells[np.isfinite(cells) & ~cells.index.isin(run.bad_steps)]
+        steps, values = cells.index.to_numpy(), cells.to_numpy(dtype=float)
+        is_drawn = np.isfinite(values) & ~np.isin(steps, run.bad_steps)
+        drawn = cells[is_drawn]
         if included and len(drawn):
             self.whole.setdefault((name, run.condition), []).append(drawn)
-        kept = thinned(drawn, self.points).index
-        cells = cells if len(cells) <= self.points else cells[kept]
-        finite = np.isfinite(cells)
-        own = {"condition": run.condition, "run": run.name, "seed": seed, "step": cells.index, "value": cells.where(finite).to_numpy()}
-        own |= {"state": np.select([cells == NOT_FINITE, cells == NULL], ["nonfinite", "null"], "value")}
-        own |= {"counts": np.where(cells.index.isin(run.counting(cells[finite]).index) & included, "true", "false")}
-        self.cells[name].append(pd.DataFrame(own | {"included": included, "drawn": cells.index.isin(kept)}))
+        parts = np.full(len(steps), -1)
+        parts[is_drawn] = line_parts(drawn.index)
+        thin = thinned(drawn, self.points)
+        if len(steps) > self.points:
+            kept = np.isin(steps, thin.index)
+            steps, values, parts = steps[kept], values[kept], parts[kept]
+        counts = included & (parts >= 0) & (steps < (np.inf if run.since is None else run.since))
+        state = np.select([values == NOT_FINITE, values == NULL], [1, 2], 0)
+        own = {"line": len(self.lines), "step": steps, "value": np.where(state, np.nan, values), "state": state, "counts": counts}
+        self.cells[name].append(pd.DataFrame(own | {"part": parts, "drawn": np.isin(steps, thinned(thin, self.shown).index)}))
+        self.lines.append((run.condition, run.name, seed, included))
+
+    def add_means(self, name: str) -> None:
+        """The line of each condition's mean, over the steps that all its included runs have."""
+        for condition in self.colours:
+            if runs := self.whole.get((name, condition)):
+                whole = pd.concat(runs, axis=1, join="inner").sort_index().mean(axis=1)
+                mean, parts = thinned(whole, self.points), pd.Series(line_parts(whole.index), whole.index)
+                own = {"line": len(self.lines), "step": mean.index, "value": mean.to_numpy(), "state": 0, "counts": True}
+                drawn = mean.index.isin(thinned(mean, self.shown_of_means).index)
+                self.cells[name].append(pd.DataFrame(own | {"part": parts[mean.index].to_numpy(), "drawn": drawn}))
+                self.lines.append((condition, "mean", None, True))
+
+    def table(self, name: str, unit: str) -> pd.DataFrame:
+        """One row a step of each line of a metric: the columns of the file, and `included` and `drawn`."""
+        cells = pd.concat([*self.cells[name], pd.DataFrame(columns=["line", "step", "value", "state", "counts", "part", "drawn"])])
+        lines = pd.DataFrame(self.lines, columns=["condition", "run", "seed", "included"]).astype({"seed": "Int64"})
+        table = lines.iloc[cells["line"].to_numpy(dtype=int)].reset_index(drop=True)
+        table = table.assign(metric=name, unit=unit, **{column: cells[column].to_numpy() for column in ("step", "value")})
+        table["state"] = np.array(["value", "nonfinite", "null"])[cells["state"].to_numpy(dtype=int)]
+        table["counts"] = np.where(cells["counts"].to_numpy(dtype=bool), "true", "false")
+        parts = cells["part"].astype("Int64")
+        return table.assign(part=parts.where(parts >= 0).to_numpy(), drawn=cells["drawn"].to_numpy(dtype=bool))
 
     def known(self, *ids: str) -> list[Finding]:
         """Those of the findings that there are."""
@@ -154,29 +186,14 @@ def draw(folder: Path) -> None:
         old.unlink()
 
 
-def thinned(values: pd.Series, points: int) -> pd.Series:
-    """At most N values: of each stretch the smallest and the largest, in order of steps."""
-    if len(values) <= points:
-        return values
-    stretches = pd.Series(values.to_numpy()).groupby(np.arange(len(values)) * (points // 2) // len(values))
-    return values.iloc[np.unique([stretches.idxmin(), stretches.idxmax()])]
-
-
 def _curves(experiment: Experiment) -> Iterator[_Drawing]:
     """A curve a metric. Of logs that were read, those that no run holds are left out, unless all are: a preset maps what they may lack."""
     held = [name for name in experiment.card.curves if experiment.cells[name]]
     for name in held if held and experiment.is_read else experiment.card.curves:
         meaning, text = metric(name), metric_title(name)
         unit, share = (meaning.unit, meaning.share) if meaning else ("", False)
-        means = []
-        for condition in experiment.colours:
-            if runs := experiment.whole.get((name, condition)):
-                mean = thinned(pd.concat(runs, axis=1, join="inner").sort_index().mean(axis=1), experiment.points)
-                own = {"condition": condition, "run": "mean", "step": mean.index, "value": mean.to_numpy(), "state": "value"}
-                means.append(pd.DataFrame(own | {"counts": "true", "included": True, "drawn": True}))
-        columns = ["metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts"]
-        table = pd.concat([*experiment.cells[name], *means, pd.DataFrame(columns=[*columns, "included", "drawn"])])
-        table = table.assign(metric=name, unit=unit).astype({"seed": "Int64", "drawn": bool, "included": bool})
+        experiment.add_means(name)
+        table = experiment.table(name, unit)
         finals = experiment.known(*(f"{condition}/{name}/final" for condition in experiment.colours))
         values = ", ".join(f"{finding.subject} {picture.number(finding.value)}" for finding in finals if finding.value is not None)
         ending = f" In the final window: {values}." if values else "" if len(table) else " It was not logged."
@@ -195,6 +212,7 @@ def _curves(experiment: Experiment) -> Iterator[_Drawing]:
         )
         soft = " \u00b7 ".join(filter(None, [name if name != text else "", unit if unit not in (name, "share", "norm") else ""]))
         lines = table[table["drawn"]]
+        columns = ["metric", "unit", "condition", "run", "seed", "step", "value", "state", "counts", "part"]
         yield figure, plots.curve(figure, soft, lines, experiment.colours, experiment.last_step, share=share), table[columns]
 
 

@@ -307,8 +307,8 @@ class Run:
 
 def usual_distance(steps: Any) -> int:
     """The most common distance between rising steps; 1 when there are fewer than two."""
-    gaps = pd.Series(np.diff(np.asarray(steps)))
-    return int(gaps.mode().iloc[0]) if len(gaps) else 1
+    gaps, counts = np.unique(np.diff(np.asarray(steps)), return_counts=True)
+    return int(gaps[counts.argmax()]) if len(gaps) else 1
 
 
 def read_run(

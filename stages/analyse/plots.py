@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from stages.analyse import picture
-from stages.analyse.frames import usual_distance
 from stages.analyse.picture import SOFT, STATES, TEXT, WIDTH
 from stages.contracts.figure import Figure, Limit, Mark
 from stages.contracts.finding import Finding
@@ -32,7 +31,7 @@ def curve(
     legend: Mapping[str, str] | None = None,
     titles: Sequence[str] = (),
 ) -> Any:
-    """`lines`: one row a point, with `condition`, `run` (`mean` for a condition's mean), `included`, `step` and `value`. `colours` by
+    """`lines`: one row a point, with `condition`, `run` (`mean`: of a condition), `included`, `step`, `value` and `part`. `colours` by
     condition; `legend`: names and colours that stand for them; `titles` of the panels, where they are not their conditions."""
     legend = legend or colours
     names = [picture.shorten(name, WIDTH - 40) for name in legend]
@@ -85,7 +84,7 @@ def _panel(axes: Any, figure: Figure, lines: pd.DataFrame, colours: Mapping[str,
         drawn[run] = (colours[condition], values)
         style = {"lw": 1, "alpha": 0.55} if included else {"lw": 1, "alpha": 0.7, "dashes": (3, 3)}
         style = {"lw": 2.6, "zorder": 3} if run == "mean" else style
-        _broken(axes, values, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
+        _broken(axes, points, color=colours[condition], gid=f"run:{name}{'' if included else ' (left out)'}", **style)
     for mark in (mark for mark in figure.marks if mark.run in drawn):
         _mark(axes, mark, *drawn[mark.run])
     return cut
@@ -111,15 +110,13 @@ def _domain(values: pd.Series, bounds: Sequence[float], *, share: bool) -> tuple
     return (-pad / 2 if 0 <= low < (high - low) else low - pad), high + pad, clipped
 
 
-def _broken(axes: Any, values: pd.Series, **style: Any) -> None:
-    """A line that breaks where points are further apart than usual; a point by itself becomes a dot."""
-    gaps = values.index.to_series().diff()
-    breaks = values.index[gaps > max(usual_distance(values.index), 2 * gaps.median())]
-    broken = values
-    if len(breaks):
-        broken = pd.concat([values.rename(index=float), pd.Series(np.nan, index=breaks - 0.5)]).sort_index()
-    alone = broken.notna() & broken.shift().isna() & broken.shift(-1).isna()
-    axes.plot(broken.index, broken, marker="o", markersize=2, markevery=np.flatnonzero(alone).tolist(), **style)
+def _broken(axes: Any, points: pd.DataFrame, **style: Any) -> None:
+    """A line that breaks between its parts; a point by itself becomes a dot."""
+    breaks = np.flatnonzero(np.diff(points["part"].to_numpy(dtype=int))) + 1
+    steps, values = (np.insert(points[name].to_numpy(dtype=float), breaks, np.nan) for name in ("step", "value"))
+    edges = np.isnan(np.concatenate([[np.nan], values, [np.nan]]))
+    alone = np.flatnonzero(~edges[1:-1] & edges[:-2] & edges[2:])
+    axes.plot(steps, values, marker="o", markersize=2, markevery=alone.tolist(), **style)
 
 
 def _limit(axes: Any, limit: Limit, colour: str, domain: tuple[float, float]) -> None:

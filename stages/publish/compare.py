@@ -6,7 +6,7 @@ The stage `compare` has computed every number; this module shows them, each with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ from markupsafe import Markup
 from stages.contracts.artifact import read
 from stages.contracts.comparison import Comparison, Row
 from stages.contracts.figure import Figure
+from stages.contracts.files import read_text
 from stages.contracts.layout import COMPARISONS
 from stages.publish.facts import Facts
-from stages.publish.figures import inlined
+from stages.publish.figures import MEAN, inlined, read_curve, script_of
 from stages.publish.header import PageSummary
 from stages.publish.numbers import column_decimals
 from stages.publish.passports import OTHER_FILES, Record, passports_text, plain_passport
@@ -32,7 +33,8 @@ _SHOWN = 6
 class Curve(NamedTuple):
     figure: Figure
     svg: Markup
-    csv: str
+    place: str
+    """Address of its files without their ending."""
     decided: bool
     """Whether a condition's number at the end moved."""
 
@@ -85,10 +87,27 @@ def _curves(comparison: Comparison, folder: Path) -> list[Curve]:
     figures = [read(Figure, path) for path in sorted(folder.glob("curves-*.json"))]
     place = f"comparisons/{comparison.other}"
     curves = [
-        Curve(figure, inlined(folder / f"{figure.name}.svg"), f"{place}/{figure.name}.csv", figure.name.removeprefix("curves-") in decided)
+        Curve(figure, inlined(folder / f"{figure.name}.svg"), f"{place}/{figure.name}", figure.name.removeprefix("curves-") in decided)
         for figure in figures
     ]
     return sorted(curves, key=lambda curve: (not curve.decided, curve.figure.name))
+
+
+def curve_files(comparison: Comparison, folder: Path = COMPARISONS) -> Iterator[tuple[str, str]]:
+    """Name and text of the files of each curve: table, picture, and the numbers of the form that a reader can zoom."""
+    place, colours = folder / comparison.experiment / comparison.other, {comparison.other: 0, comparison.experiment: 1}
+    for path in sorted(place.glob("curves-*.json")):
+        figure, table = read(Figure, path), read_curve(path.with_suffix(".csv"))
+        table = table.assign(condition=table["experiment"] + " " + table["condition"])
+        runs = table["run"].where(table["run"] == MEAN, table["experiment"] + " " + table["run"])
+        table = table.assign(run=runs, is_counted=(table["counts"] == "true").groupby(runs).transform("any"))
+        by_condition = {name: colours[name.partition(" ")[0]] for panel in figure.panels for name in panel}
+        left_out = dict.fromkeys(table["run"][~table["is_counted"]], "")
+        titles = [panel[0].partition(" ")[2] for panel in figure.panels]
+        if script := script_of(figure, table, by_condition, left_out, titles):
+            yield f"{figure.name}.js", script
+        yield f"{figure.name}.svg", f"{inlined(path.with_suffix('.svg'))}\n"
+        yield f"{figure.name}.csv", read_text(path.with_suffix(".csv"))
 
 
 def _passports(comparison: Comparison, facts: Facts) -> Markup:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,24 +65,41 @@ def files(drawing: Drawing) -> dict[str, bytes]:
 
 
 def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:
-    """`curves-<metric>.js`: the numbers of a curve for the form that a reader can zoom; None of a figure that is no curve or is empty.
-
-    A script that calls `octavo.figure` with one object, because a page from the file system may load scripts and no data. In `values`,
-    `null` is a gap in a line, and `false` a step at which this line has no number and goes on.
-    """
+    """`curves-<metric>.js`: the numbers of a curve for the form that a reader can zoom; None of a figure that is no curve or is empty."""
     if not drawing.figure.name.startswith("curves-") or not drawing.csv.exists():
         return None
-    table = pd.read_csv(
-        io.BytesIO(read_bytes(drawing.csv)), keep_default_na=False, dtype={"run": str, "condition": str, "state": str, "unit": str}
-    )
-    lines = [] if table.empty else list(_lines(experiment, drawing, table))
-    steps = sorted({step for *_, points in lines for step in points})
-    if not steps:
-        return None
     colours = {condition.name: index for index, condition in enumerate(experiment.card.conditions)}
-    included = {run.ref.name for run in experiment.runs if run.included} | {MEAN}
+    included = {run.ref.name for run in experiment.runs if run.included}
+    left_out = {name: "; ".join(run.left_out) for name, run in experiment.by_name.items() if name not in included}
+    return script_of(drawing.figure, read_curve(drawing.csv), colours, left_out)
+
+
+def read_curve(path: Path) -> pd.DataFrame:
+    """The table of a curve."""
+    texts = dict.fromkeys(("run", "condition", "state", "unit", "counts"), str)
+    table = pd.read_csv(io.BytesIO(read_bytes(path)), keep_default_na=False, dtype=texts)
+    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in ("value", "part")}
+    return table.assign(step=table["step"].astype(int), **numbers)
+
+
+def script_of(
+    figure: Figure, table: pd.DataFrame, colours: Mapping[str, int], left_out: Mapping[str, str], titles: Sequence[str] = ()
+) -> str | None:
+    """`table`: that of `read_curve`; `colours` by condition; `left_out`: why a run does not count; `titles` of the panels, where they are
+    not their conditions. None of a table without a number.
+
+    A script that calls `octavo.figure` with one object, because a page from the file system may load scripts and no data. In `values`,
+    `null` is a gap in a line, `false` a step at which this line has no number and goes on, and `[n]` n such steps.
+    """
+    drawn = table[table["part"].notna() & table["value"].notna()]
+    if drawn.empty:
+        return None
+    lines = drawn.groupby(["condition", "run"], sort=False)
+    ends = drawn["step"][lines["part"].shift(-1).sub(drawn["part"]) > 0]  # a gap has a place of its own, also where no line has a step
+    steps = sorted({*drawn["step"].tolist(), *(ends + 1).tolist()})
+    places = {step: place for place, step in enumerate(steps)}
     plot = {
-        "title": drawing.figure.title,
+        "title": figure.title,
         "unit": table["unit"].iloc[0],
         "steps": steps,
         "conditions": [{"name": name, "colour": colour} for name, colour in colours.items()],
@@ -93,33 +109,30 @@ def plot_script(experiment: ExperimentFiles, drawing: Drawing) -> str | None:
                 "condition": condition,
                 "colour": colours.get(condition, 0),
                 "mean": run == MEAN,
-                "counts": run in included,
-                "why": "; ".join(experiment.by_name[run].left_out) if run in experiment.by_name and run not in included else "",
-                "values": _values(points, steps),
+                "counts": run not in left_out,
+                "why": left_out.get(run, ""),
+                "values": _values(rows, places),
             }
-            for condition, run, points in lines
+            for (condition, run), rows in lines
         ],
-        "panels": drawing.figure.panels,
-        "limits": [limit.model_dump(mode="json") for limit in drawing.figure.limits],
-        "marks": [mark.model_dump(mode="json") for mark in drawing.figure.marks],
+        "panels": figure.panels,
+        "titles": titles,
+        "limits": [limit.model_dump(mode="json") for limit in figure.limits],
+        "marks": [mark.model_dump(mode="json") for mark in figure.marks],
     }
     return f"octavo.figure({script_literal(plot)});\n"
 
 
-def _lines(experiment: ExperimentFiles, drawing: Drawing, table: pd.DataFrame) -> Iterator[tuple[str, str, dict[int, float]]]:
-    """(condition, run, step -> value) in the order of the table. Steps whose gradient was not finite are left out, as in the picture."""
-    bad = {(mark.run, step) for mark in drawing.figure.marks if mark.kind == "not_finite" for step in range(mark.first, mark.last + 1)}
-    table = table.assign(value=pd.to_numeric(table["value"], errors="coerce"), step=table["step"].astype(int))
-    for (condition, run), rows in table.groupby(["condition", "run"], sort=False):
-        rows = rows[(rows["state"] == "value") & rows["value"].notna()]
-        points = {step: value for step, value in zip(rows["step"], rows["value"], strict=True) if (run, step) not in bad}
-        if points:
-            yield condition, run, points
-
-
-def _values(points: dict[int, float], steps: list[int]) -> list[Any]:
-    """A line on the common steps, in six significant digits. Nothing is missing between two points of the line's usual distance."""
-    gaps = list(pairwise(sorted(points)))
-    usual = pd.Series([after - before for before, after in gaps], dtype=int).mode().min()
-    near = {step for before, after in gaps if after - before <= usual for step in range(before + 1, after)}
-    return [float(f"{points[step]:.6g}") if step in points else False if step in near else None for step in steps]
+def _values(rows: pd.DataFrame, places: Mapping[int, int]) -> list[Any]:
+    """A line on the common steps, in six significant digits. Its parts are apart; within one nothing is missing."""
+    values: list[Any] = []
+    before, part = -1, None
+    for step, value, own in zip(rows["step"], rows["value"], rows["part"], strict=True):
+        between = places[step] - before - 1
+        if own == part:
+            values += [False] if between == 1 else [[between]] if between else []
+        else:
+            values += [None] * between
+        values.append(float(f"{value:.6g}"))
+        before, part = places[step], own
+    return values + [None] * (len(places) - before - 1)

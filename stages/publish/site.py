@@ -94,8 +94,8 @@ def build(pages: Mapping[str, Path], folder: Path, comparisons: Path = COMPARISO
         static[f"{each.experiment}/{compare.page_name(each.other)}"] = compare.comparison_page(each, by_name, comparisons)
         tables = docs / "experiments" / each.experiment / "comparisons" / each.other
         tables.mkdir(parents=True)
-        for path in (comparisons / each.experiment / each.other).glob("*.csv"):
-            shutil.copyfile(path, tables / path.name)
+        for file, text in compare.curve_files(each, comparisons):
+            (tables / file).write_text(text, encoding="utf-8")
     put_frame(docs)
     index = docs / "index.md"
     index.write_text(home(index.read_text(encoding="utf-8") if index.exists() else "# octavo\n", experiments, links), encoding="utf-8")

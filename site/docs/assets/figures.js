@@ -125,6 +125,7 @@
     let seeds = true, smoothing = "off", axis = "linear", plots = [], under = null; // under: the plot that the pointer is over
     const on = (line) => !hidden.has(line.condition) && (line.mean || line.name === only || (seeds && !only));
     const colourOf = (condition) => made.conditions.find(({ name }) => name === condition)?.colour ?? 0;
+    for (const line of made.lines) line.values = line.values.flatMap((value) => Array.isArray(value) ? Array(value[0]).fill(false) : [value]);
     const raw = made.lines.map((line) => line.values.map((value) => value === false ? undefined : value));
     let shownValues = raw;
     const width = () => Math.max(3, Math.round(SMOOTHING[smoothing] * (last - first + 1)));
@@ -238,10 +239,10 @@
       shownValues = SMOOTHING[smoothing] ? raw.map((values) => smoothed(values, steps, width() / 2)) : raw;
       const panels = made.panels.length ? made.panels : [made.conditions.map((condition) => condition.name)];
       plots = [];
-      for (const panel of panels) if (made.lines.some((line) => panel.includes(line.condition))) {
+      for (const [at, panel] of panels.entries()) if (made.lines.some((line) => panel.includes(line.condition))) {
         if (panels.length > 1) {
           const title = document.createElement("small");
-          title.textContent = panel.join(", ");
+          title.textContent = made.titles?.[at] ?? panel.join(", ");
           title.className = "panel";
           place.append(title);
         }

@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 from synthetic import runs, write_cards, write_run
 
+from stages.analyse import draw as draw_module
 from stages.analyse import picture
 from stages.analyse.conclude import conclude
-from stages.analyse.draw import draw, thinned
+from stages.analyse.draw import draw
+from stages.analyse.lines import points_shown, thinned
 from stages.analyse.screen import screen
 from stages.contracts.artifact import read
 from stages.contracts.expressions import AllOf, Comparison
@@ -183,6 +185,18 @@ def test_long_lines_are_thinned_and_keep_their_extremes() -> None:
     few = thinned(values, 500)
     assert len(few) <= 500 and few.index.is_monotonic_increasing and (few[1234], few[4321]) == (9.0, -9.0)
     assert thinned(values.iloc[:500], 500).equals(values.iloc[:500])
+
+
+def test_thinned_lines_have_no_gaps_of_their_own_and_tables_keep_more(folder: ExperimentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw_module, "points_shown", lambda curves, runs, conditions: (6, 8))
+    values = {step: (step * 7919) % 101 / 101 for step in (*range(1, 13), *range(17, 21))}
+    drawn(folder, replace(runs()[0], cells={"kl": values}), curves=("kl",))
+    lines = named(folder, "curves-kl")
+    drawing = path(lines["shaped-s1"])
+    assert drawing.count("M") == 2 and len(re.findall("[ML]", drawing)) <= 6, "the gap at 13 to 16 and no other"
+    rows = [row for row in table(folder, "curves-kl") if row["run"] == "shaped-s1"]
+    assert [row["part"] for row in rows] == ["0"] * 12 + ["1"] * 4 and len(rows) == 16
+    assert points_shown(40, 100, 4) == (25, 156) and points_shown(5, 12, 4) == (1666, 1250)
 
 
 def test_evaluation_shows_seeds_means_intervals_and_the_untrained_model(finished: ExperimentFolder) -> None:

@@ -1,6 +1,7 @@
 """Experiments side by side: what moved by the interval of the difference, settings, claims, curves; and verify with a family."""
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -56,8 +57,8 @@ def publish(
             changed.append(finding)
         write(folder.findings, findings.model_copy(update={"findings": tuple(changed)}))
     curves = folder.figures / "curves-reward.csv"
-    rows = [f"reward,reward,{run},{run}-s1,1,{step},{step / 10},value,true" for run in ("shaped", "zero") for step in (1, 2, 3)]
-    curves.write_text("\n".join(["metric,unit,condition,run,seed,step,value,state,counts", *rows]) + "\n")
+    rows = [f"reward,reward,{run},{run}-s1,1,{step},{step / 10},value,true,0" for run in ("shaped", "zero") for step in (1, 2, 3)]
+    curves.write_text("\n".join(["metric,unit,condition,run,seed,step,value,state,counts,part", *rows]) + "\n")
     page(folder.root)
 
 
@@ -100,7 +101,16 @@ def test_what_moved_is_decided_by_the_interval_of_the_difference(project: Path) 
         f'data-finding="shaped-vs-first:{SHARE}"' in html.unescape(text)
         and f'"shaped-vs-first:{SHARE}"' in text.split("octavo-passports")[1]
     )
-    assert text.count("<svg") >= 1 and (project / "build/site/experiments/worse/comparisons/first/curves-reward.csv").exists()
+    files = project / "build/site/experiments/worse/comparisons/first"
+    assert 'id="figure-curves-reward" data-plot="comparisons/first/curves-reward.js"' in text and (files / "curves-reward.csv").exists()
+    script = re.fullmatch(r"octavo\.figure\((.*)\);\n", (files / "curves-reward.js").read_text())
+    plot = json.loads(script[1]) if script else {}
+    assert plot["panels"] == [["first shaped", "worse shaped"], ["first zero", "worse zero"]] and plot["titles"] == ["shaped", "zero"]
+    assert [(line["name"], line["colour"], line["values"]) for line in plot["lines"][:3:2]] == [
+        ("first shaped-s1", 0, [0.1, 0.2, 0.3]),
+        ("worse shaped-s1", 1, [0.1, 0.2, 0.3]),
+    ]
+    assert (files / "curves-reward.svg").read_text().startswith("<svg ")
 
 
 def test_direction_is_that_of_a_claim_or_not_known(project: Path) -> None:
