@@ -54,6 +54,8 @@ class PageSummary(Artifact):
     finished: int
     warnings: int
     """Reasons to read the result with care."""
+    doubts: tuple[str, ...] = later(())
+    """Those that a few words can say."""
     data_until: Time | None
     """When the newest attempt ended, UTC."""
     parent: str | None = None
@@ -110,5 +112,6 @@ def page_summary(sources: Sources, cautions: Sequence[Caution]) -> PageSummary:
         included=experiment.included,
         finished=sum(run.state in ("finished", "unknown") for run in experiment.runs),
         warnings=sum(bool(caution.short) for caution in cautions),
+        doubts=tuple(caution.short for caution in cautions if caution.short),
         data_until=experiment.data_until,
     )

@@ -1,7 +1,7 @@
 """`python -m stages.publish.page runs/<experiment>`: the page of one experiment, written from files alone.
 
 Writes `page/`: index.md, static/ (numbers.html, and a page a run when the spec asks for them), passports.js, summary.json, rules.json,
-lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
+texts/ (completions to search), lineage.json and a copy of the figures. The folder is replaced as a whole when everything was written.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from stages.publish.passports import FILE as PASSPORTS
 from stages.publish.passports import figure_passport, passport, passports_json, passports_script, records, verdict_passport
 from stages.publish.prose import Named, Prose, fill_answer, read_prose
 from stages.publish.run_page import run_pages
+from stages.publish.stored_texts import stored_texts
 from stages.publish.text import environment, escape, render
 
 MODULES = ("stages.publish.page",)
@@ -94,9 +95,10 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
     passports = [passport(experiment, finding) for finding in facts.used.values()]
     passports += [verdict_passport(experiment, claim) for claim in claims]
     passports += [figure_passport(experiment, drawing) for drawing in experiment.drawings]
-    pages = run_pages(experiment)
+    stored = list(stored_texts(experiment))
+    pages = run_pages(experiment, stored)
     if reading:
-        pages["completions.html"] = render("reading.html.j2", browsers=browsers, **words)
+        pages["completions.html"] = render("reading.html.j2", browsers=browsers, stored=stored, **words)
     texts = {
         "index.md": index,
         **{f"{FOLDER}/{name}": text for name, text in pages.items()},
@@ -105,6 +107,7 @@ def compose(experiment: ExperimentFiles) -> dict[str, bytes]:
         f"{FOLDER}/numbers.html": render("numbers.html.j2", experiment=experiment.folder.name),
         PASSPORTS: passports_script(passports_json(experiment, passports, shared)),
         "lineage.json": dump(lineage(experiment, [source for record in shared.values() for source in record.files])),
+        **{texts.file: texts.script for texts in stored},
         "citation.bib": cited.bibtex,
         "CITATION.cff": cited.cff,
     }

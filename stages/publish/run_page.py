@@ -6,7 +6,7 @@ Run pages are outside navigation and search. A run is shown against the mean of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from markupsafe import Markup
 
@@ -16,6 +16,7 @@ from stages.publish.experiment import ExperimentFiles, RunFiles
 from stages.publish.facts import Facts
 from stages.publish.figures import Picture, inlined, picture
 from stages.publish.passports import passport, passports_json, records
+from stages.publish.stored_texts import StoredTexts
 from stages.publish.tables import steps_done
 from stages.publish.text import render
 
@@ -23,12 +24,15 @@ _RUN = re.compile(r'<g data-run="([^" :]*)')
 """Draw writes a line of text for each run's curve and marks."""
 
 
-def run_pages(experiment: ExperimentFiles) -> dict[str, str]:
-    """File name -> HTML of each run's page; nothing when the spec does not ask for them."""
-    return {f"run-{run.ref.name}.html": _page(experiment, run) for run in experiment.runs} if experiment.card.run_pages else {}
+def run_pages(experiment: ExperimentFiles, stored: Iterable[StoredTexts] = ()) -> dict[str, str]:
+    """File name -> HTML of each run's page; nothing when the spec does not ask for them. `stored`: the runs' texts to search."""
+    if not experiment.card.run_pages:
+        return {}
+    texts = {own.name: [own] for own in stored}
+    return {f"run-{run.ref.name}.html": _page(experiment, run, texts.get(run.ref.name, [])) for run in experiment.runs}
 
 
-def _page(experiment: ExperimentFiles, run: RunFiles) -> str:
+def _page(experiment: ExperimentFiles, run: RunFiles, stored: list[StoredTexts]) -> str:
     facts = Facts(experiment.findings, "", experiment.digits)
     return render(
         "run.html.j2",
@@ -44,6 +48,7 @@ def _page(experiment: ExperimentFiles, run: RunFiles) -> str:
         explain=lambda signal: explain([signal], clipped_at(run.card)),
         completions=completions,
         browser=completions.browse(experiment.condition(run.ref.condition), run),
+        stored=stored,
         passports=lambda: _passports(experiment, facts, run.ref.name),
     )
 

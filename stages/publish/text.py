@@ -74,6 +74,11 @@ def record_anchor(run: str) -> str:
     return f"behind-{run.replace(' ', '-')}"
 
 
+def detector_name(kind: str) -> str:
+    """As people say it: `sign of KL` of `kl_sign`, `zero signal` of `zero_signal`."""
+    return {"kl_sign": "sign of KL", "kl_reference": "KL from the reference"}.get(kind, kind.replace("_", " "))
+
+
 def script_literal(value: object) -> str:
     """A value as JavaScript: JSON in ASCII, in which `<` and `&` are written as escapes, so that no text ends a script element. Marks that
     cannot be seen are named."""
@@ -117,6 +122,7 @@ def environment() -> jinja2.Environment:
         duration=numbers.duration,
         listed=lambda parts: numbers.listed(list(parts)),
         spaced=lambda name: name.replace("_", " "),
+        detector=detector_name,
         names=lambda runs: [run.ref.name for run in runs],
         look_up=lambda key, table: table[key],
     )

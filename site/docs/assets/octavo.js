@@ -107,7 +107,7 @@
       make("div", "body", ...rowsOf(content, entry, page)), ...runsOf(entry).map((run) => record(content, run))));
     box.tabIndex = -1;
     box.setAttribute("role", "dialog");
-    box.setAttribute("aria-label", "Passport of " + name);
+    box.setAttribute("aria-label", "What is behind " + name);
     document.body.append(box);
     place(box, fact);
     fact.classList.add("open");
@@ -215,6 +215,47 @@
     };
     look();
   }
+  // All stored completions, which are loaded when a reader asks. Their words are data too.
+  const MOST_HITS = 100, LETTERS_OF_A_HIT = 600;
+  const stored = {}; // address of a script with texts -> its object
+  window.octavo.texts = (content) => { stored[document.currentScript.src] = content; };
+  const loadTexts = (place) => waiting[place] ||= new Promise((done) => {
+    const script = document.createElement("script");
+    script.src = place;
+    script.onload = script.onerror = done;
+    document.head.append(script);
+  });
+  const around = (text, word) => {
+    const at = Math.max(0, text.toLowerCase().indexOf(word) - LETTERS_OF_A_HIT / 2), end = at + LETTERS_OF_A_HIT;
+    return (at ? "…" : "") + text.slice(at, end) + (end < text.length ? "…" : "");
+  };
+  const hitOf = (texts, at, word) => {
+    const held = texts.step[at] === null, pass = texts.labels[texts.label[at]].startsWith("passed");
+    const head = make("p", "head", texts.condition, " ", make("small", "", texts.run + (held ? ", held out" : `, step ${texts.step[at]}`)), " ",
+      make("b", "", texts.labels[texts.label[at]]), ...(held ? [] : [" ", make("span", "kv", "reward ", make("b", "", String(texts.reward[at] ?? "not known")))]),
+      ...(texts.times[at] > 1 ? [" ", make("span", "kv", `${texts.times[at]}×`)] : []));
+    const shown = (text) => make("bdi", "", make("code", "completion", around(text, word)));
+    return make("article", `said ${pass ? "pass" : "fail"}`, head, make("div", "prompt", shown(texts.prompts[texts.prompt[at]])), shown(texts.texts[texts.text[at]]));
+  };
+  const searchStored = async (note, { word, place, condition, step, outcome }) => {
+    const addresses = note.dataset.stored.split(" ").map((file) => new URL(file, location.href).href);
+    await Promise.all(addresses.map(loadTexts));
+    const hits = [];
+    let count = 0, searched = 0;
+    for (const texts of addresses.map((one) => stored[one]).filter(Boolean)) {
+      const holds = (values) => values.map((text) => text.toLowerCase().includes(word));
+      const inText = holds(texts.texts), inPrompt = holds(texts.prompts);
+      texts.step.forEach((own, at) => {
+        searched += texts.times[at];
+        const fits = (inText[texts.text[at]] || inPrompt[texts.prompt[at]]) && (!condition || condition === texts.condition) && (!step || step === String(own))
+          && (!outcome || outcome === texts.labels[texts.label[at]]) && (!place || (place === "training") === (own !== null));
+        if (!fits) return;
+        count += texts.times[at];
+        if (hits.length < MOST_HITS) hits.push(hitOf(texts, at, word));
+      });
+    }
+    return { count, searched, hits };
+  };
   // Lists of texts can be searched by words, and by what the attributes of each text say; the list is whole without this.
   const FACETS = [["place", "Training and held out"], ["condition", "All conditions"], ["step", "All steps"], ["outcome", "All outcomes"], ["gates", "All gates"]];
   document.querySelectorAll("[data-texts]").forEach((list) => {
@@ -244,6 +285,27 @@
       count.textContent = `${left} of ${entries.length} shown`;
     };
     bar.addEventListener("input", apply);
+    const note = list.parentElement.querySelector("[data-stored]") || document.querySelector("[data-stored]");
+    if (note && note.dataset.stored) {
+      const every = Object.assign(make("button", "", `Search all ${Number(note.dataset.count).toLocaleString("en")}`), { type: "button" });
+      const back = Object.assign(make("button", "", "Back to the chosen texts"), { type: "button", hidden: true });
+      const results = Object.assign(make("div", "stored"), { hidden: true });
+      const show = (all) => { results.hidden = back.hidden = !all; list.hidden = all; };
+      every.addEventListener("click", async () => {
+        count.textContent = "loading …";
+        const chosen = Object.fromEntries(selects.map(([facet, { value }]) => [facet, value]));
+        const { count: hits, searched, hits: parts } = await searchStored(note, { ...chosen, word: input.value.toLowerCase() });
+        results.replaceChildren(...parts);
+        count.textContent = `${hits.toLocaleString("en")} of ${searched.toLocaleString("en")} stored completions fit`
+          + (parts.length === MOST_HITS ? `; the first ${MOST_HITS} different ones are shown` : "") + (chosen.gates ? "; the choice of a gate is not looked at" : "");
+        show(true);
+      });
+      back.addEventListener("click", () => { show(false); apply(); });
+      bar.addEventListener("input", () => show(false));
+      bar.addEventListener("submit", () => every.click());
+      list.after(results);
+      queueMicrotask(() => bar.append(every, back));
+    }
     bar.addEventListener("submit", (event) => event.preventDefault());
     bar.append(input, ...selects.map(([, select]) => select), count);
     list.before(bar);

@@ -20,6 +20,7 @@ ALARMS = {  # benchmarks/false_alarms.py 1000, of 2026-11-28: healthy runs with 
     **dict.fromkeys(("level", "parts", "resume_faults", "throughput", "truncation"), (0, 2000)),
     **dict.fromkeys(("collapse", "kl_sign", "steps_taken", "true_objective", "update_size", "value_fit", "zero_signal"), (0, 1000)),
     "spikes": (22, 2000),
+    "gibberish": (0, 400),  # of 2026-11-29; benchmarks/gibberish.py has other texts
 }
 
 

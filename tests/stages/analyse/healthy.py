@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,11 @@ from stages.analyse.frames import Resume, Run
 from stages.contracts.plugin import DETECTORS, load
 
 STEPS, GROUPS, SAMPLES = 300, 8, 8
+WORDS = " ".join(path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parents[3] / "site/docs/guide").glob("*.md"))).split(
+    " "
+)
+WORDS_OF_A_TEXT = 40
+"""Texts of healthy runs are stretches of the guide: prose, tables and YAML."""
 
 
 def memory(rng: np.random.Generator, n: int, phi: float) -> NDArray[np.float64]:
@@ -92,6 +98,10 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS, phi: float 
     )
     if not ppo:
         run.parts = _parts(more, learnt)  # type: ignore[misc]
+    starts = rng.integers(len(WORDS) - WORDS_OF_A_TEXT, size=2 * run.window() * 2)
+    ends = [*range(1, run.window() + 1), *range(steps - run.window() + 1, steps + 1)]
+    texts = [" ".join(WORDS[start : start + WORDS_OF_A_TEXT]) for start in starts]
+    run.completions = pd.DataFrame({"step": np.repeat(ends, 2), "text": texts})
     return run
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
+import random
 import re
+import string
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from detectors_reference import ALARMS, PAGE, page
-from healthy import alarms, healthy
+from healthy import WORDS, alarms, healthy
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from run_from import STEPS, CompletionsSummary, RewardCount, Share, ask, ramp, run_from, seen
@@ -95,6 +98,49 @@ def test_a_metric_that_was_logged_is_never_said_to_be_missing(metric: str, cell:
         detection = ask(load(DETECTORS, kind), run)
         assert detection.state == "not_observable" and not detection.signals, kind
         assert ("is a number" if metric == "grad_norm" else words) in detection.reason and "not logged" not in detection.reason
+
+
+RANDOM = random.Random(3)
+TEXTS: dict[str, Callable[[], str]] = {
+    "prose": lambda: " ".join(WORDS[(start := RANDOM.randrange(len(WORDS) - 60)) : start + 60]),
+    "ocaml": lambda: "".join(
+        f"let rec f{RANDOM.randrange(99)} x = match x with [] -> {RANDOM.random():.3f} | h :: t -> h + f t\n" for _ in "1234"
+    ),
+    "lean": lambda: "theorem t (h : a ≤ b) : a + {0} ≤ b + {0} := by\n  have h₁ := h\n  omega\n".format(RANDOM.randrange(9999)) * 2,
+    "digits": lambda: " ".join(str(RANDOM.randrange(10**6)) for _ in range(40)),
+    "loop": lambda: "so the answer is " * 20,
+    "letters": lambda: "".join(RANDOM.choice(string.ascii_letters + " ") for _ in range(300)),
+    "scripts": lambda: "".join(chr(RANDOM.randrange(0x400, 0xD7A4)) for _ in range(200)),
+    "short": lambda: RANDOM.choice(("yes", "no no no no no no")),
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        *(
+            ((first,), (last,), [])
+            for first in ("prose", "ocaml", "lean", "digits")
+            for last in ("prose", "ocaml", "lean", "digits", "short")
+        ),
+        *(((first,), ("loop",), ["loops"]) for first in ("prose", "ocaml", "lean", "digits", "short")),
+        *(((first,), (last,), ["noise"]) for first in ("prose", "ocaml", "lean", "digits") for last in ("letters", "scripts")),
+        (("prose",) * 10, ("loop",) * 3 + ("prose",) * 7, []),
+        (("prose",) * 10, ("loop",) * 4 + ("prose",) * 6, ["loops"]),
+        (("loop",) * 2 + ("prose",) * 8, ("loop",) * 5 + ("prose",) * 5, []),
+        (("loop",), ("loop",), []),
+        (("letters",), ("letters",), []),
+    ],
+)
+def test_loops_and_noise_are_told_from_any_language(first: tuple[str, ...], last: tuple[str, ...], expected: list[str]) -> None:
+    rows = [(step, TEXTS[names[at % len(names)]]()) for step in STEPS for names in [first if step < 31 else last] for at in range(10)]
+    run = seen(reward=0.5)
+    run.completions = pd.DataFrame(rows, columns=["step", "text"])
+    detection = ask(load(DETECTORS, "gibberish"), run)
+    assert [signal.kind for signal in detection.signals] == expected and detection.state == "looked"
+    assert ("8,000 are needed" in detection.reason) == ("short" in (*first, *last))
+    for signal in detection.signals:
+        assert (signal.severity, signal.onset, signal.last) == ("warning", 55, 60) and len(signal.evidence["examples"]) == 3
 
 
 def test_detectors_of_groups_do_not_judge_single_completions() -> None:

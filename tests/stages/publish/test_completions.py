@@ -1,6 +1,7 @@
 """Prompts, completions, judgements and rewards on the pages: which are shown, that none is an id alone, and that all stay text."""
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from example_experiment import HOSTILE, build, plain, section
 
 from stages.contracts.layout import ExperimentFolder
+from stages.publish import stored_texts as stored_module
 from stages.publish.completions import LONGEST, browse, prompt_text, spread
 from stages.publish.experiment import load
 from stages.publish.held_out import held_out
 from stages.publish.page import page
+from stages.publish.stored_texts import stored_texts
 from stages.publish.text import reveal_hidden
 
 SEEN = " ".join(reveal_hidden(HOSTILE).split())
@@ -127,3 +130,23 @@ def test_an_answer_that_was_taken_out_of_the_text_stands_below_it(folder: Experi
     frame.assign(answer=frame["text"].str.replace("+3", "+THREE", regex=False)).to_parquet(path)
     page(folder.root)
     assert "(x*2)+3 judged: (x*2)+THREE format passed" in plain(section(folder, "Completions"))
+
+
+def test_every_stored_completion_can_be_searched(folder: ExperimentFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = load(folder.root)
+    texts = {own.name: own for own in stored_texts(experiment)}
+    frame = pd.read_parquet(folder.run("shaped-s1").completions)
+    held_out_rows = len(pd.read_parquet(folder.run("shaped-s1").evaluation))
+    own = texts["shaped-s1"]
+    assert own.held == own.total == len(frame) + held_out_rows and own.file == "texts/shaped-s1.js" and "untrained" in texts
+    match = re.fullmatch(r"octavo\.texts\((.*)\);\n", own.script)
+    packed = json.loads(match[1]) if match else {}
+    rows = zip(packed["step"], packed["text"], packed["times"], packed["reward"], packed["label"], strict=True)
+    first = [(packed["texts"][text], times, reward, packed["labels"][label]) for step, text, times, reward, label in rows if step == 1]
+    assert sum(times for _, times, *_ in first) == (frame["step"] == 1).sum() and {text for text, *_ in first} == {
+        reveal_hidden(text) for text in frame["text"][frame["step"] == 1]
+    }
+    assert "<" not in own.script and packed["condition"] == "shaped" and sum(packed["times"]) == own.total
+    monkeypatch.setattr(stored_module, "MOST_LETTERS", 10)
+    few = {each.name: each for each in stored_texts(experiment)}["shaped-s1"]
+    assert held_out_rows <= few.held < few.total == own.total

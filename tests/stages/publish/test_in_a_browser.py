@@ -140,9 +140,9 @@ def _trained(folder: ExperimentFolder) -> None:
     more = {"name": "curves-reward", "marks": marks, "title": EVIL, "limits": (limit,), "panels": (("shaped",), ("inverted", "zero"))}
     write(folder.figures / "curves-reward.json", figure.model_copy(update=more))
     write_text(folder.figures / "curves-reward.svg", SVG)
-    rows = "".join(f"reward,{EVIL[:20]},shaped,shaped-s1,1,{step},0.{step},value,true\n" for step in (1, 2, 3, 4))
-    rows += "".join(f"reward,{EVIL[:20]},inverted,inverted-s3,3,{step},0,value,false\n" for step in (1, 2, 3, 4))
-    write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts\n" + rows)
+    rows = "".join(f"reward,{EVIL[:20]},shaped,shaped-s1,1,{step},0.{step},value,true,0\n" for step in (1, 2, 3, 4))
+    rows += "".join(f"reward,{EVIL[:20]},inverted,inverted-s3,3,{step},0,value,false,0\n" for step in (1, 2, 3, 4))
+    write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts,part\n" + rows)
     for ending in ("svg", "csv"):
         shutil.copy(folder.figures / f"curves-reward.{ending}", folder.figures / f"{FILE}.{ending}")
     write(folder.figures / f"{FILE}.json", read(Figure, folder.figures / "curves-reward.json").model_copy(update={"name": FILE}))
@@ -280,6 +280,37 @@ def test_texts_are_found_by_words_outcome_gate_step_and_condition(hostile: Path,
     assert found["states"][0] == [found["all"], f"{found['all']} of {found['all']} shown"]
     shaped = found["states"][1][0]
     assert [count for count, _ in found["states"][2:]] == [6, 3, 3] and 2 < found["step"] < shaped - 6 and found["window"]
+
+
+SEARCH_ALL = """(async () => {
+  const bar = document.querySelector("form.find"), input = bar.querySelector("input"), status = bar.querySelector("[role=status]");
+  const button = [...bar.querySelectorAll("button")].find((part) => part.textContent.startsWith("Search all"));
+  const scripts = () => document.querySelectorAll("script[src*='texts/']").length, before = scripts();
+  const search = async (word) => {
+    input.value = word;
+    button.click();
+    for (let n = 0; n < 600 && !status.textContent.includes("stored"); n++) await new Promise((done) => setTimeout(done, 50));
+    const parts = ["article", "img, .stored script"].map((part) => document.querySelectorAll(`.stored ${part}`).length);
+    return [status.textContent, ...parts];
+  };
+  const hostile = await search("<IMG src=http://evil.invalid/a onerror");
+  input.dispatchEvent(new Event("input", {bubbles: true}));
+  const none = await search("no such words anywhere");
+  return {before, after: scripts(), hostile, none, button: button.textContent, safe: window.hacked === undefined};
+})()"""
+
+
+def test_all_stored_texts_are_searched_when_a_reader_asks(hostile: Path, tab: Browser) -> None:
+    """The untrained model and 12 runs; hostile texts stay text, and nothing is loaded before."""
+    tab.open(hostile / "experiments/hostile/completions.html")
+    seen = tab.run(SEARCH_ALL)
+    files = sorted(path.stem for path in (hostile / "experiments/hostile/texts").glob("*.js"))
+    assert "untrained" in files and len(files) > 5
+    assert (seen["before"], seen["after"], seen["safe"]) == (0, len(files), True)
+    total = seen["button"].removeprefix("Search all ")
+    hits, rest = seen["hostile"][0].split(" of ", 1)
+    assert int(hits.replace(",", "")) > 0 and rest.startswith(f"{total} stored completions fit") and 0 < seen["hostile"][1] <= 100
+    assert seen["hostile"][2] == 0 and seen["none"][:2] == [f"0 of {total} stored completions fit", 0]
 
 
 EXPLORE = """(async (name) => {
