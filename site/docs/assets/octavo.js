@@ -231,7 +231,7 @@
   };
   const hitOf = (texts, at, word) => {
     const held = texts.step[at] === null, pass = texts.labels[texts.label[at]].startsWith("passed");
-    const head = make("p", "head", texts.condition, " ", make("small", "", texts.run + (held ? ", held out" : `, step ${texts.step[at]}`)), " ",
+    const head = make("p", "head", texts.condition, " ", make("small", "", [...(texts.run === texts.condition ? [] : [texts.run]), held ? "held out" : `step ${texts.step[at]}`].join(", ")), " ",
       make("b", "", texts.labels[texts.label[at]]), ...(held ? [] : [" ", make("span", "kv", "reward ", make("b", "", String(texts.reward[at] ?? "not known")))]),
       ...(texts.times[at] > 1 ? [" ", make("span", "kv", `${texts.times[at]}×`)] : []));
     const shown = (text) => make("bdi", "", make("code", "completion", around(text, word)));
@@ -241,8 +241,10 @@
     const addresses = note.dataset.stored.split(" ").map((file) => new URL(file, location.href).href);
     await Promise.all(addresses.map(loadTexts));
     const hits = [];
-    let count = 0, searched = 0;
-    for (const texts of addresses.map((one) => stored[one]).filter(Boolean)) {
+    let count = 0, searched = 0, more = false;
+    const files = addresses.map((one) => stored[one]).filter(Boolean), most = Math.ceil(MOST_HITS / files.length);
+    for (const texts of files) {
+      let left = most;
       const holds = (values) => values.map((text) => text.toLowerCase().includes(word));
       const inText = holds(texts.texts), inPrompt = holds(texts.prompts);
       texts.step.forEach((own, at) => {
@@ -251,10 +253,11 @@
           && (!outcome || outcome === texts.labels[texts.label[at]]) && (!place || (place === "training") === (own !== null));
         if (!fits) return;
         count += texts.times[at];
-        if (hits.length < MOST_HITS) hits.push(hitOf(texts, at, word));
+        if (left-- > 0) hits.push(hitOf(texts, at, word));
+        else more = true;
       });
     }
-    return { count, searched, hits };
+    return { count, searched, hits, more };
   };
   // Lists of texts can be searched by words, and by what the attributes of each text say; the list is whole without this.
   const FACETS = [["place", "Training and held out"], ["condition", "All conditions"], ["step", "All steps"], ["outcome", "All outcomes"], ["gates", "All gates"]];
@@ -294,10 +297,10 @@
       every.addEventListener("click", async () => {
         count.textContent = "loading …";
         const chosen = Object.fromEntries(selects.map(([facet, { value }]) => [facet, value]));
-        const { count: hits, searched, hits: parts } = await searchStored(note, { ...chosen, word: input.value.toLowerCase() });
+        const { count: hits, searched, hits: parts, more } = await searchStored(note, { ...chosen, word: input.value.toLowerCase() });
         results.replaceChildren(...parts);
         count.textContent = `${hits.toLocaleString("en")} of ${searched.toLocaleString("en")} stored completions fit`
-          + (parts.length === MOST_HITS ? `; the first ${MOST_HITS} different ones are shown` : "") + (chosen.gates ? "; the choice of a gate is not looked at" : "");
+          + (more ? `; ${parts.length} are shown, the first of each run` : "") + (chosen.gates ? "; the choice of a gate is not looked at" : "");
         show(true);
       });
       back.addEventListener("click", () => { show(false); apply(); });
