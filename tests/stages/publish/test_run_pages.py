@@ -37,7 +37,7 @@ def asked(project: Path, *, drawn: bool = True) -> Path:
         figure = folder.figures / "reward.json"
         write_text(folder.figures / "curves-reward.json", figure.read_text().replace('"name": "reward"', '"name": "curves-reward"'))
         write_text(folder.figures / "curves-reward.svg", SVG)
-        write_text(folder.figures / "curves-reward.csv", "metric\n")
+        write_text(folder.figures / "curves-reward.csv", "metric,unit,condition,run,seed,step,value,state,counts,part\n")
     page(folder.root)
     return folder.page
 
