@@ -170,7 +170,9 @@ def test_the_folder_holds_the_figures_a_summary_and_the_lineage(project: Path) -
     names = {path.relative_to(folder / "page").as_posix() for path in (folder / "page").rglob("*") if path.is_file()}
     text = {"index.md", "static/numbers.html", "static/completions.html", "passports.js", "summary.json", "rules.json", "lineage.json"}
     text |= {"citation.bib", "CITATION.cff"}
-    assert names == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
+    texts = {name for name in names if name.startswith("texts/")}
+    assert names - texts == text | {f"figures/reward.{ending}" for ending in ("svg", "csv", "json")}
+    assert {"texts/untrained.js", "texts/shaped-s1.js"} < texts
     summary = read(PageSummary, folder / "page" / "summary.json")
     assert (summary.runs, summary.included, summary.finished, summary.data_until) == (12, 10, 11, "2026-11-27T11:59:48Z")
     assert summary.claims[0].printed == "+0.36 [+0.30, +0.42]"
