@@ -55,7 +55,7 @@ def _overlap(path: str, paths: Sequence[str]) -> bool:
 
 @contextmanager
 def _opened() -> Iterator[dict[str, Any]]:
-    """The lock, for nobody else meanwhile; written when the block ends without an error."""
+    """Hold the lock; it is written when the block ends without an error."""
     with open_append(RWLOCK.with_name("rwlock.lock")) as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         try:

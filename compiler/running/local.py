@@ -24,12 +24,12 @@ from stages.train.attempts import holder
 from stages.train.verifiers.verifier import SHARES
 
 KILLED_AGAIN = 2
-"""Most times that a task whose processes were killed, by nobody of ours, begins again."""
+"""How often a task begins again whose processes something else than octavo has killed."""
 LOOK_SECONDS = 0.2
 
 
 class Interrupted(Exception):
-    """We were told to stop, and all that ran has ended in order."""
+    """A signal came, and all that ran has ended in order."""
 
 
 @dataclass

@@ -34,7 +34,7 @@ def kept() -> Iterator[None]:
 
 def restore() -> None:
     """Put back each lock that a DVC has left torn which was killed with its `octavo run`; one that was not there before is removed."""
-    for folder in COPIES.glob(f"*@{platform.node()}"):  # what goes on on another machine nobody knows here
+    for folder in COPIES.glob(f"*@{platform.node()}"):  # of other machines it cannot be known here what still runs
         if psutil.pid_exists(int(folder.name.partition("@")[0])):
             continue
         for path in _locks():

@@ -8,7 +8,7 @@ takes it from there. `launch.py` is `octavo run`: first the stages that all runs
 writes dvc.lock. A machine only starts, counts and ends workers:
 
     check     refuse tasks that this machine can never run, before anything is written
-    capacity  how many tasks of so many GPUs it runs at once
+    capacity  how many tasks with that number of GPUs run at once
     prepare   bring stages up to date that runs wait for
     submit    start the tasks of batches, the longest first
     finish    let DVC do the rest: evaluation, analysis, pages
@@ -61,7 +61,7 @@ class Machine(Protocol):
         """Raises Rejected when one of the tasks (by experiment) can never run here."""
 
     def capacity(self, gpus: int) -> int | None:
-        """Most tasks of so many GPUs each that run at once; None: unknown."""
+        """How many tasks with this number of GPUs each run at once; None: unknown."""
 
     def prepare(self, stages: Mapping[str, Sequence[str]], names: Sequence[str], on_gpu: bool) -> bool:
         """Bring `stages` (folder of a dvc.yaml -> names in it) up to date, before `names` of experiments are run. Raises Rejected E502."""

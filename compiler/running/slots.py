@@ -71,7 +71,7 @@ def threads() -> int:
 
 
 def take(slots: list[Slot], count: int) -> list[Lease]:
-    """`count` of these that are free; [] when so many are not. Raises Rejected E502 when the folder of the locks is no safe place."""
+    """`count` of these that are free; [] when fewer are. Raises Rejected E502 when the folder of the locks is no safe place."""
     folder = lock_folder()
     leases: list[Lease] = []
     for slot in slots:

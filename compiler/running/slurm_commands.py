@@ -32,7 +32,11 @@ class SlurmMachine(Section):
         14400, ge=60, json_schema_extra={"unit": "s"}, description="Limit of one job. A run that takes longer goes on in its next job."
     )
     grace: float = Field(
-        120, ge=10, le=3600, json_schema_extra={"unit": "s"}, description="So long before the limit a run is told to save and end."
+        120,
+        ge=10,
+        le=3600,
+        json_schema_extra={"unit": "s"},
+        description="How long before the time limit a run gets the signal to save and end.",
     )
     at_once: int | None = Field(None, ge=1, description="Most runs of an experiment side by side.")
     cpus: int | None = Field(None, ge=1, description="Cores of a run: `sbatch --cpus-per-task`.")

@@ -34,10 +34,10 @@ _END_SECONDS = 60.0
 class SlurmWorker(Worker):
     """A worker that knows why Slurm tells it to end."""
 
-    def why_told(self) -> str:
+    def stop_reason(self) -> str:
         """Slurm calls a job running (or SIGNALING) at the signal before its time limit, and has counted one restart more when it preempts
         it, for it puts the job back itself. Else somebody cancelled it."""
-        if super().why_told() == "cancelled":
+        if super().stop_reason() == "cancelled":
             return "cancelled"
         known = facts(os.environ["SLURM_JOB_ID"])
         if known.get("JobState") in ("RUNNING", "SIGNALING") or known.get("Reason") == "TimeLimit":

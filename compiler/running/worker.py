@@ -56,7 +56,7 @@ class Worker:
     def __init__(self, batch: Batch, task: Task) -> None:
         self.batch, self.task = batch, task
         self.child: subprocess.Popen[bytes] | None = None
-        self.is_told = False
+        self.is_stopping = False
         self.why = ""
         self.lock = open_append(batch.folder / f"{task.run}.lock")
 
@@ -82,23 +82,23 @@ class Worker:
             code, why = self._step(step)
             if code:
                 break
-        if self.is_told and code:
-            why = self.why_told()
+        if self.is_stopping and code:
+            why = self.stop_reason()
         self.why = why
         write(self.batch.state(self.task.run), state.model_copy(update={"ended": now(), "code": code, "why": why}))
         return code if code >= 0 else 128 - code
 
-    def why_told(self) -> str:
+    def stop_reason(self) -> str:
         """Why a signal came, in a word or two."""
         return "cancelled" if self.batch.cancelled(self.task.run).exists() else "stopped"
 
     def _step(self, step: Step) -> tuple[int, str]:
         """(exit code, why it is no 0)."""
         is_here = KEPT in os.environ
-        while is_here and not self.is_told and not busy.take(step.outs, f"octavo run: {step.command}"):
+        while is_here and not self.is_stopping and not busy.take(step.outs, f"octavo run: {step.command}"):
             time.sleep(WAIT_SECONDS)
         try:
-            return (STOPPED, "") if self.is_told else (0, "") if is_remembered(step) else self._made(step)
+            return (STOPPED, "") if self.is_stopping else (0, "") if is_remembered(step) else self._made(step)
         finally:
             if is_here:
                 busy.give_back(step.outs)
@@ -140,7 +140,7 @@ class Worker:
             pass_fds=(*kept, self.lock.fileno()),
             preexec_fn=end_with(os.getpid()),
         )
-        if self.is_told:  # between the two
+        if self.is_stopping:  # between the two
             self.child.send_signal(signal.SIGTERM)
         return self.child.wait()
 
@@ -155,7 +155,7 @@ class Worker:
         return Path(self.task.steps[0].arguments[0]).parent.as_posix()
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        self.is_told = True
+        self.is_stopping = True
         if self.child is not None and self.child.returncode is None:
             self.child.send_signal(signal.SIGTERM)
 

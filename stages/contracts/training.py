@@ -104,7 +104,7 @@ class TrlSettings(OptimizedSettings):
         return self.optim in get_args(Bitsandbytes)
 
     def steps(self, epochs: float, rows: int, devices: int) -> int:
-        """Optimizer steps of so many passes over `rows` prompts, as TRL counts them."""
+        """Optimizer steps of `num_train_epochs` passes over `rows` prompts, as TRL counts them."""
         raise NotImplementedError
 
 

@@ -16,6 +16,7 @@ from stages.contracts.files import load_table
 from stages.contracts.plugin import Answer
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, ProbeReward, StepTime
 from stages.contracts.reward import Reward
+from stages.contracts.wilson import wilson
 from stages.train.rewards.compose import check_examples, compose
 
 _SENTENCES: dict[str, str] = load_table(Path(__file__).with_suffix(".yaml"))
@@ -89,18 +90,20 @@ def examples(reward: Reward) -> list[str]:
 
 
 def bounds(card: PreflightCard, condition: PreflightCondition, counts: Mapping[str, int]) -> list[str]:
-    """Shares above what the spec declares."""
+    """Shares above their limits, those of the spec or octavo's own."""
     completions, tokens, unknown = counts["completions"], condition.max_completion_length, condition.reward.unknown.limit
     checks = (
         ("silent", counts["zero_signal_groups"], counts["groups"], card.zero_signal_share.below, operator.ge),
         ("cut", counts["truncated"], completions, card.truncated.below, operator.ge),
         ("unknown", counts["unknown"], completions, unknown, operator.gt),
     )
-    return [
-        _SENTENCES[name].format(count=count, total=total, share=count / total, limit=limit, tokens=tokens)
-        for name, count, total, limit, is_beyond in checks
-        if total and is_beyond(count / total, limit)
-    ]
+    sentences = []
+    for name, count, total, limit, is_beyond in checks:
+        if total and is_beyond(count / total, limit):
+            low, high = wilson(count, total, 0.95)
+            facts = {"count": count, "total": total, "share": count / total, "low": low, "high": high, "limit": limit, "tokens": tokens}
+            sentences.append(_SENTENCES[name].format(**facts))
+    return sentences
 
 
 def constant(known: Sequence[float]) -> list[str]:

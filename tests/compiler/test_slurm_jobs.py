@@ -58,7 +58,7 @@ def test_a_job_knows_why_it_is_told_to_end(batch, tmp_path, monkeypatch, says, w
     def stopped(worker):
         started = begin(run, "0" * 16, devices=("cpu",), sandbox="none", resumed_from=2)
         append(run.attempts, Ended(attempt=started.attempt, at=now(), outcome="failed", failure="interrupted", last_step=5, seconds=1.0))
-        worker.why = worker.why_told()
+        worker.why = worker.stop_reason()
         return 130
 
     monkeypatch.setattr(slurm_job.SlurmWorker, "run", stopped)

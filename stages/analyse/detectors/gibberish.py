@@ -82,7 +82,7 @@ def entropy(text: bytes) -> float:
 
 
 def _texts(rows: DataFrame) -> list[bytes]:
-    """Texts of a window that are not empty, at most so many, evenly spread."""
+    """Texts of a window that are not empty, at most MOST_TEXTS, evenly spread."""
     texts = [text for text in rows["text"].astype(str) if text.strip()]
     apart = max(1, -(-len(texts) // MOST_TEXTS))
     return [text.encode("utf-8", "replace")[:MOST_BYTES] for text in texts[::apart]]

@@ -50,9 +50,9 @@ def test_a_reward_with_signal_passes_and_its_numbers_are_counts():
 @pytest.mark.parametrize(
     ("texts", "changes", "part"),
     [
-        (["1", "1", "2", "2"], {}, "2 of 2 groups carry no signal (100%, declared below 60%)"),
-        (["1", "x", "2", "1"], {"cut": (1, 2)}, "2 of 4 completions are cut at 24 tokens (50%, declared below 30%)"),
-        (["1", "x", "2", "1"], {"row": {"id": "a", "prompt": "p"}}, "3 of 4 rewards are unknown (limit 5%)"),
+        (["1", "1", "2", "2"], {}, "2 of 2 groups carry no signal (100% [34%, 100%]; the limit is 60%)"),
+        (["1", "x", "2", "1"], {"cut": (1, 2)}, "2 of 4 completions are cut at 24 tokens (50% [15%, 85%]; the limit is 30%)"),
+        (["1", "x", "2", "1"], {"row": {"id": "a", "prompt": "p"}}, "3 of 4 rewards are unknown (75% [30%, 95%]; the limit is 5%)"),
     ],
 )
 def test_a_reward_that_cannot_teach_is_refused_with_the_numbers(texts, changes, part):
