@@ -151,7 +151,7 @@ def claimed(experiments: Sequence[str], *, waits: bool = False) -> Iterator[str 
 
 
 def is_claimed(experiment: str) -> bool:
-    """Whether an `octavo run` of this machine sees to an experiment now. The lock is read and not tried: a stage never waits for this question."""
+    """Whether an `octavo run` of this machine sees to an experiment now. The lock is read and not tried, so no stage waits."""
     path = _claim(experiment)
     with suppress(OSError, ValueError, psutil.Error):
         return any(os.path.samefile(file.path, path) for file in psutil.Process(int(read_text(path, 1 << 10))).open_files())

@@ -36,7 +36,7 @@ class SlurmMachine(Section):
         ge=10,
         le=3600,
         json_schema_extra={"unit": "s"},
-        description="How long before the time limit a run gets the signal to save and end.",
+        description="Time before the limit at which a run gets the signal to save.",
     )
     at_once: int | None = Field(None, ge=1, description="Most runs of an experiment side by side.")
     cpus: int | None = Field(None, ge=1, description="Cores of a run: `sbatch --cpus-per-task`.")
