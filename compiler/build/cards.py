@@ -147,6 +147,7 @@ class _TrainingCards:
             experiment=self.experiment.name,
             model=self._model(Adapter()),
             conditions=tuple(self._preflight_condition(setup) for setup in self.expansion.setups if setup.train.algorithm != SFT),
+            supervised=any(setup.train.algorithm == SFT for setup in self.expansion.setups),
             **dict(self.spec.preflight),
             device=self.device,
             versions=self._versions(("torch", "transformers")),

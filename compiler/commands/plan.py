@@ -21,12 +21,13 @@ from compiler.commands.plan_report import ExperimentPlan, Forecast, PageState, P
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.files import Cache, Files
 from compiler.lock.status import Status, command, statuses
-from compiler.problems import Rejected, errors, sentence
+from compiler.problems import Rejected, errors, listed, sentence
 from compiler.running.launch import machine
 from compiler.running.machines import DEFAULT, Machine
 from compiler.running.schedule import makespan
 from compiler.running.tasks import due
-from stages.contracts.artifact import dump
+from stages.contracts.artifact import ArtifactError, dump, read
+from stages.contracts.attempt import Outcome
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
 from stages.contracts.dvc_lock import Entry, Lock, Locked, read_lock
@@ -103,10 +104,24 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         making = {
             experiment.name: {stage.makes for stage in experiment.stages if stage.state == "runs"} for experiment in report.experiments
         }
-        return report.model_copy(update={"notes": (*undated(compiled, making), *held_against(compiled, making))})
+        return report.model_copy(
+            update={"notes": (*undated(compiled, making), *held_against(compiled, making), *_refused(report.experiments))}
+        )
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         report = _compared(compiled, texts, _at_revision(Path(folder), revision, names), revision, base)
     return report if names else report.model_copy(update={"notes": (*report.notes, *_not_live(revision, references, base or ""))})
+
+
+def _refused(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
+    """Runs that stay because preflight refused them: that nothing trains is no sign that all is well."""
+    for experiment in experiments:
+        folder, refused = ExperimentFolder(RUNS / experiment.name), []
+        for stage in experiment.stages:
+            with suppress(ArtifactError):
+                if stage.run and stage.state == "stays" and read(Outcome, folder.run(stage.run).outcome).failure == "refused":
+                    refused.append(stage.run)
+        if refused:
+            yield f"{experiment.name}: {listed(refused, 6)} stay refused by preflight; {folder.preflight.as_posix()} says why"
 
 
 def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iterator[str]:

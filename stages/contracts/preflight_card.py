@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stages.contracts.artifact import Artifact, Frozen, Section
+from stages.contracts.artifact import Artifact, Frozen, Section, later
 from stages.contracts.code import Version
 from stages.contracts.model import DatasetRef, ModelRef
 from stages.contracts.names import Share
@@ -49,6 +49,8 @@ class PreflightCard(PreflightSettings, Artifact):
     experiment: str
     model: ModelRef
     conditions: tuple[PreflightCondition, ...]
+    supervised: bool = later(False)
+    """Whether conditions that learn from gold answers, and need no preflight, stand beside these."""
     seed: int = 0
     device: Literal["cpu", "cuda"]
     versions: dict[str, str]

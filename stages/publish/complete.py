@@ -26,7 +26,7 @@ def unfinished(folder: Path) -> tuple[list[str], int]:
         lines += [f"  {state:<8} {name}: {words}"] if words else []
         lines += [f"           {TEXTS['help'][failure]}"] if failure in TEXTS["help"] else []
     missing = states.count("missing") + states.count("failed")
-    if missing:
+    if missing > sum(failure == "refused" for *_, failure in endings.values()):  # what is refused, no dvc repro trains
         lines.append(f"  next: dvc repro {experiment.pipeline.as_posix()}   (finished runs are not trained again)")
     return lines, missing
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,18 @@ def preflight(folder: Path) -> None:
     names = sorted({gate.name for gate in _gates(card)})
     write_completions(experiment.preflight_completions, rows, names, card_id=card_id(card), attempt="preflight")
     write(experiment.preflight, Preflight(card_id=card_id(card), sandbox=sandbox(_gates(card)), results=tuple(results)))
-    for result in results:
-        is_refused = result.verdict == "refuse"
-        permission = Permission(condition=result.condition, train=not is_refused, reasons=result.reasons if is_refused else ())
-        write(experiment.permission(result.condition), permission)
+    for permission in permissions(card, results):
+        write(experiment.permission(permission.condition), permission)
+
+
+def permissions(card: PreflightCard, results: Sequence[PreflightResult]) -> list[Permission]:
+    """Which conditions may train. Null controls are compared with the others, so they do not train alone."""
+    by_name = {condition.name: condition for condition in card.conditions}
+    compared = [result.verdict for result in results if not by_name[result.condition].null_control]
+    is_alone = set(compared) == {"refuse"} and not card.supervised
+    alone = ("Every condition that it would be compared with is refused.",) if is_alone else ()
+    refused = {result.condition: result.reasons if result.verdict == "refuse" else alone for result in results}
+    return [Permission(condition=name, train=not reasons, reasons=reasons) for name, reasons in refused.items()]
 
 
 def _gates(card: PreflightCard) -> list[Gate]:

@@ -23,6 +23,15 @@ def test_a_failed_and_a_missing_run_are_named_with_the_next_command(project: Pat
     assert lines[3].startswith("  next: dvc repro runs/quickstart/dvc.yaml")
 
 
+def test_a_refused_run_is_not_helped_by_another_repro(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = build(project)
+    path = ExperimentFolder(folder).run(FAILED).outcome
+    write(path, read(Outcome, path).model_copy(update={"failure": "refused", "steps_done": 0}))
+    assert complete([folder]) == 1
+    printed = capsys.readouterr().out
+    assert "refused after 0 of 60 steps" in printed and "change its reward or the limits" in printed and "next:" not in printed
+
+
 def test_finished_experiments_end_with_0(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = build(project)
     path = ExperimentFolder(folder).run(FAILED).outcome

@@ -4,7 +4,7 @@ from stages.contracts.model import Adapter, DatasetRef, ModelRef
 from stages.contracts.preflight_card import Atom, PreflightCard, PreflightCondition, StepTime
 from stages.contracts.reward import Example, Gate, Reward
 from stages.train.model import Sampled
-from stages.train.preflight import _judge
+from stages.train.preflight import _judge, permissions
 from stages.train.reasons import shorter_pays, starvation
 
 ROW = {"id": "a", "prompt": "p", "answer": "1"}
@@ -141,3 +141,25 @@ def test_a_verifier_that_starves_training_is_said():
     assert starvation(StepTime(completions=64, sampling=6.0, scoring=6.0, slowest_gate="tests")) == []
     assert starvation(StepTime(completions=64, sampling=0.1, scoring=0.9, slowest_gate="tests")) == []
     assert starvation(None) == []
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "supervised", "may_train"),
+    [
+        (("refuse", "pass"), False, [False, False]),
+        (("refuse", "pass"), True, [False, True]),
+        (("warn", "pass"), False, [True, True]),
+        (("pass", "refuse"), False, [True, False]),
+    ],
+)
+def test_a_null_control_does_not_train_when_all_that_it_is_compared_with_is_refused(verdicts, supervised, may_train):
+    reward = Reward(name="r", gates=(FORMAT, EXACT))
+    conditions = tuple(condition(reward, name == "zero").model_copy(update={"name": name}) for name in ("shaped", "zero"))
+    given = judged(["1", "x", "2", "1"])[0]
+    results = [
+        given.model_copy(update={"condition": name, "verdict": verdict, "reasons": ("Bad.",) if verdict != "pass" else ()})
+        for name, verdict in zip(("shaped", "zero"), verdicts, strict=True)
+    ]
+    allowed = permissions(card().model_copy(update={"conditions": conditions, "supervised": supervised}), results)
+    assert [permission.train for permission in allowed] == may_train
+    assert all(permission.train != bool(permission.reasons) for permission in allowed)
