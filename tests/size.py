@@ -16,7 +16,7 @@ BUDGETS = {
     "tests": (("tests/",), ".py", 16_000),
 }
 """Part -> beginnings of paths, their ending, and the most lines."""
-GOLDENS = (("tests/golden/", "tests/errors/"), 9_400, 60)
+GOLDENS = (("tests/golden/", "tests/errors/"), 9_500, 60)
 WORDS = {"site/docs/guide/": 16_555, "site/docs/decisions/": 6_420, "CHANGELOG.md": 1_565}
 
 
