@@ -110,7 +110,8 @@ def project(experiments: Sequence[Compiled], with_site: bool) -> Project:
         origins[ExperimentFolder(RUNS / compiled.experiment.name).origins.as_posix()] = compiled.origins
     if with_site:
         runs = {compiled.experiment.name: [run.name for run in compiled.expansion.runs] for compiled in experiments}
-        pipelines.append(graph.site(runs, _compared(experiments), LIVE.as_posix()))
+        tracked = [each.experiment.name for each in experiments if graph.TRACKING in each.cards.single]
+        pipelines.append(graph.site(runs, _compared(experiments), tracked, LIVE.as_posix()))
     files |= {pipeline.path.as_posix(): pipeline_text(pipeline) for pipeline in pipelines}
     warnings = tuple(warning for compiled in experiments for warning in compiled.warnings)
     return Project(files, once, origins, warnings, tuple(pipelines))

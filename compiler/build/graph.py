@@ -73,21 +73,21 @@ def base_model(name: str, spec: str) -> Pipeline:
     return Pipeline(folder.root / "dvc.yaml", spec, (stage,))
 
 
-def site(experiments: Mapping[str, Sequence[str]], compared: Collection[str], spec: str) -> Pipeline:
+def site(experiments: Mapping[str, Sequence[str]], compared: Collection[str], tracked: Iterable[str], spec: str) -> Pipeline:
     """The top level: live experiments beside each other where any are `compared`, the site of all (name -> its runs), then a check that
-    every run is finished."""
+    every run is finished. It comes after W&B has got the results of those that are `tracked`."""
     folders = [ExperimentFolder(RUNS / name) for name in experiments]
     healths = [path for folder, runs in zip(folders, experiments.values(), strict=True) for path in _of_runs(folder, runs, RUN.health)]
     beside = [COMPARISONS] if compared else []
     built, watched = BUILD / "site", paths(SITE, *SITE_CODE, *(folder.page for folder in folders), *beside)
     desc = "the static site of all live experiments"
-    arguments = tuple(folder.root.as_posix() for folder in folders)
+    arguments, sent = tuple(folder.root.as_posix() for folder in folders), [ExperimentFolder(RUNS / name).wandb_results for name in tracked]
     of_each = [path for name in compared for path in _read_to_compare(ExperimentFolder(RUNS / name))]
     side_by_side = ("compare", "stages.analyse.compare", (RUNS.as_posix(),), paths(*COMPARE_CODE, *of_each), paths(COMPARISONS))
     stages = (
         *([Stage(*side_by_side, "experiments beside their parents and others", cache=False)] if compared else []),
         Stage("site", "stages.publish.site", (RUNS.as_posix(),), watched, paths(built), desc, cache=False),
-        Stage("complete", "stages.publish.complete", arguments, paths(built, *healths), (), FINISHED),
+        Stage("complete", "stages.publish.complete", arguments, paths(built, *healths, *sent), (), FINISHED),
     )
     return Pipeline(Path("dvc.yaml"), spec, stages)
 
@@ -182,7 +182,9 @@ class _Stages:
         yield self._stage("publish.complete", (folder.page, *healths), (), FINISHED)
         if TRACKING in self.cards.single:
             deps = (folder.tracking, folder.findings, folder.page, *healths)
-            yield self._stage("train.wandb_results", deps, (), "verdicts and evaluation for the runs at Weights and Biases")
+            yield self._stage(
+                "train.wandb_results", deps, (folder.wandb_results,), "verdicts and evaluation for the runs at Weights and Biases"
+            )
 
     def _of_runs(self, *files: Path) -> list[str]:
         return _of_runs(self.folder, self.names, *files)

@@ -50,12 +50,13 @@ def command(stage: Stage) -> str:
 
 
 def statuses(pipelines: Iterable[Pipeline], locks: Mapping[str, Lock], files: Files, cache: Cache | None) -> list[Status]:
-    """Every stage of the pipelines, in their order. `locks`: path of a dvc.yaml -> its lock.
+    """Every stage of the pipelines that writes something, and those at the top level, in their order: an experiment's `complete` writes
+    nothing, and the one at the top level does the same. `locks`: path of a dvc.yaml -> its lock.
 
     `cache` is None for another revision of the project: git does not hold what stages write, so outputs do not count there.
     """
     graph = _Graph(pipelines, locks, files, cache)
-    return [graph.status(key) for key in graph.stages]
+    return [graph.status(key) for key, stage in graph.stages.items() if stage.outs or key[0] == "dvc.yaml"]
 
 
 class _Graph:

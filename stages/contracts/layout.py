@@ -69,6 +69,8 @@ class ExperimentFolder(_Folder):
     retries = _Below("retries.json")
     """The policy of retries; absent when the spec has none. Read by train, and no dependency of it."""
     tracking = _Below("tracking.json")
+    wandb_results = _Below("wandb_results.json")
+    """Run -> what became of sending its results to W&B."""
     """Where runs are followed; absent when the spec says nothing. Read by train, and no dependency of it."""
     pipeline = _Below("dvc.yaml")
     origins = _Below("origins.json")

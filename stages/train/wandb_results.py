@@ -7,12 +7,14 @@ A run that was offline is there after `wandb sync`; then start this again. It ne
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stages.contracts.artifact import read
 from stages.contracts.attempt import Attempt, read_attempts
+from stages.contracts.files import write_text
 from stages.contracts.finding import Findings
 from stages.contracts.health import Health
 from stages.contracts.layout import ExperimentFolder, RunFolder
@@ -24,15 +26,20 @@ MODULE = "stages.train.wandb_results"
 
 
 def send(folder: Path) -> None:
-    """Update the summary of the last tracked attempt of each run."""
+    """Update the summary of the last tracked attempt of each run, and write what became of it."""
     experiment = ExperimentFolder(folder)
-    asked, again = tracking(experiment).wandb, f"python -m {MODULE} {folder.as_posix()}"
-    if asked is None or not configured(asked):
-        return
+    asked = tracking(experiment).wandb
+    runs = _send(experiment, asked) if asked is not None and configured(asked) else {}
+    write_text(experiment.wandb_results, f"{json.dumps(runs, indent=2)}\n")
+
+
+def _send(experiment: ExperimentFolder, asked: Wandb) -> dict[str, str]:
+    """Run -> `sent` or `later`."""
+    again = f"python -m {MODULE} {experiment.root.as_posix()}"
     tracked = list(_tracked(experiment))
     if not has_key():
         print_text(f"W&B: no key here, so verdicts are not sent. After `wandb login` and `wandb sync`: {again}")
-        return
+        return {run.name: "later" for run, _ in tracked}
     findings = read(Findings, experiment.findings)
     try:
         import wandb
@@ -40,13 +47,17 @@ def send(folder: Path) -> None:
         api = wandb.Api()
     except Exception as error:  # W&B raises many kinds
         print_text(f"W&B failed ({type(error).__name__}): verdicts are not sent. Later: {again}")
-        return
+        return {run.name: "later" for run, _ in tracked}
+    runs = {}
     for run, attempt in tracked:
         try:
             sent = api.run(_path(attempt, asked))
             sent.summary.update(summary(experiment, run, findings, asked))
+            runs[run.name] = "sent"
         except Exception as error:
+            runs[run.name] = "later"
             print_text(f"W&B has no run {attempt.started.attempt} yet ({type(error).__name__}). After `wandb sync`: {again}")
+    return runs
 
 
 def summary(experiment: ExperimentFolder, run: RunFolder, findings: Findings, asked: Wandb) -> dict[str, Any]:

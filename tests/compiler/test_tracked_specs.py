@@ -17,12 +17,13 @@ SHARED = "- tracking: {wandb: {entity: team, project: all}}\n- example\n"
 def test_it_changes_no_card_and_a_stage_sends_verdicts(files, spec, work):
     plain, made = files(spec).files, files(f"{spec}{OWN}").files
     assert FILE not in plain and "wandb_results" not in plain["runs/example/dvc.yaml"]
-    assert {path for path, text in made.items() if plain.get(path) != text} == {FILE, "runs/example/dvc.yaml"}
+    assert {path for path, text in made.items() if plain.get(path) != text} == {FILE, "runs/example/dvc.yaml", "dvc.yaml"}
     wandb = json.loads(made[FILE])["wandb"]
     assert (wandb["project"], wandb["tags"]) == ("provers", ["example", "mine"]), "the spec's tags first, each once"
     assert wandb["notes"] == "Does the shaped reward raise the share of right expressions?"
     stages = made["runs/example/dvc.yaml"].split("\n  ")
     assert "  cmd: python -m stages.train.wandb_results runs/example" in stages
+    assert "    - runs/example/wandb_results.json" in made["dvc.yaml"], "dvc repro of the whole project sends them too"
     Path(FILE).parent.mkdir(parents=True)
     Path(FILE).write_text(made[FILE])
     assert json.loads(files(spec).files[FILE]) == {"schema": "octavo.tracking/1"}, "what is taken out does not go on"

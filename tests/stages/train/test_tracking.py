@@ -1,5 +1,6 @@
 """W&B as it is: offline it writes a file; a server that is not there, or never answers, costs seconds and no run."""
 
+import json
 import os
 import socket
 import subprocess
@@ -155,6 +156,7 @@ def test_verdicts_evaluation_and_the_page_go_to_the_summary(tmp_path, monkeypatc
         }
     }
     assert "W&B has no run zero-s1-a1-0001 yet" in capsys.readouterr().out
+    assert json.loads(experiment.wandb_results.read_text()) == {"shaped-s1": "sent", "zero-s1": "later"}
     monkeypatch.delenv("WANDB_API_KEY")
     monkeypatch.setenv("HOME", str(tmp_path))
     send(experiment.root)
