@@ -52,6 +52,11 @@ class Pipeline:
     spec: str
     stages: tuple[Stage, ...]
 
+    @property
+    def planned(self) -> tuple[Stage, ...]:
+        """What plans and records are about. An experiment's `complete` writes nothing, and the one at the top level does the same."""
+        return tuple(stage for stage in self.stages if stage.outs or self.path.parent == Path())
+
 
 def paths(*files: Path | str | None) -> tuple[str, ...]:
     """As text, without those that are None: what lies on the hub is no dependency of DVC, cards pin it."""

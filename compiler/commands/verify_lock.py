@@ -41,7 +41,7 @@ def due(pipelines: Sequence[Pipeline], generated: Mapping[str, str], files: File
     stages, cards, following, written = dict[tuple[str, str], Difference](), set[str](), set[str](), set[str]()
     for pipeline in pipelines:
         lock = _readable(pipeline)
-        for stage in pipeline.stages:
+        for stage in pipeline.planned:
             record = lock.get(stage.name) if lock is not None else None
             entries = record.deps if record else {}
             changed = [
@@ -115,13 +115,13 @@ class _Lock:
             lock = parse_lock(self.text)
         except ValueError as error:
             return self._add(str(error), fix=f"git checkout {self.path}")
-        names = [stage.name for stage in self.pipeline.stages]
+        names = [stage.name for stage in self.pipeline.planned]
         if new := [name for name in names if name not in lock and name not in self.due]:
             self._add(f"{new[0]}{' and others have' if len(new) > 1 else ' has'} never run: the lock has no record", fix=self.redo)
-        for stage in self.pipeline.stages:
+        for stage in self.pipeline.planned:
             if stage.name in lock:
                 self._stage(stage, lock[stage.name])
-        gone = [name for name in lock if name not in names]
+        gone = [name for name in lock if name not in {stage.name for stage in self.pipeline.stages}]
         for name in gone[:MOST]:
             self.checked.notes.append(f"{self.path}:{place(self.text, name)[0]}: {name} is a stage that the spec no longer has")
         if more := len(gone[MOST:]):

@@ -50,13 +50,12 @@ def command(stage: Stage) -> str:
 
 
 def statuses(pipelines: Iterable[Pipeline], locks: Mapping[str, Lock], files: Files, cache: Cache | None) -> list[Status]:
-    """Every stage of the pipelines that writes something, and those at the top level, in their order: an experiment's `complete` writes
-    nothing, and the one at the top level does the same. `locks`: path of a dvc.yaml -> its lock.
+    """Every stage that is planned, in the order of the pipelines. `locks`: path of a dvc.yaml -> its lock.
 
     `cache` is None for another revision of the project: git does not hold what stages write, so outputs do not count there.
     """
     graph = _Graph(pipelines, locks, files, cache)
-    return [graph.status(key) for key, stage in graph.stages.items() if stage.outs or key[0] == "dvc.yaml"]
+    return [graph.status(key) for key in graph.stages]
 
 
 class _Graph:
@@ -64,7 +63,7 @@ class _Graph:
 
     def __init__(self, pipelines: Iterable[Pipeline], locks: Mapping[str, Lock], files: Files, cache: Cache | None) -> None:
         self.locks, self.files, self.cache = locks, files, cache
-        self.stages = {(pipeline.path.as_posix(), stage.name): stage for pipeline in pipelines for stage in pipeline.stages}
+        self.stages = {(pipeline.path.as_posix(), stage.name): stage for pipeline in pipelines for stage in pipeline.planned}
         self.writer = {out: key for key, stage in self.stages.items() for out in stage.outs}
         self.decided: dict[tuple[str, str], Status] = {}
         self.restored: dict[str, str] = {}
