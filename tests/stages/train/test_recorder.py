@@ -15,7 +15,7 @@ def test_value_nan_null_and_absent_stay_four_things(tmp_path):
     table = pq.read_table(tmp_path / "history.parquet")
     assert table.column_names == list(HISTORY_COLUMNS)
     states = {row["metric"]: (row["value"], row["state"]) for row in table.to_pylist()}
-    assert states == {"reward": (0.5, "value"), "loss": (None, "nonfinite"), "grad_norm": (None, "nonfinite"), "kl": (None, "null")}
+    assert states == {"reward": (0.5, "value"), "loss": (None, "nonfinite"), "grad_norm": (float("inf"), "nonfinite"), "kl": (None, "null")}
     assert table.schema.metadata[b"octavo.card_id"] == b"c"
 
 

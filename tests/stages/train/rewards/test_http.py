@@ -78,10 +78,10 @@ class Service(BaseHTTPRequestHandler):
         self.say(b'{"scores": [1.0]}' + b" " * 2**21)
 
     def silent(self, texts):
-        time.sleep(1)
+        time.sleep(60)
 
     def drip(self, texts):
-        for _ in range(30):
+        for _ in range(600):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX: " if _ == 0 else b"y")
             time.sleep(0.1)
 
