@@ -29,7 +29,7 @@ $(VENV)/octavo.dev.installed: $(VENV)/octavo.installed
 # scripts of a virtual environment hold its folder, so it does not survive a move
 HERE = $(BIN)/octavo --version > /dev/null 2>&1 || { echo "$(VENV) was made in another folder and does not work here: rm -rf $(VENV), then make again"; exit 1; }
 
-demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experiment, build the site (about 8 minutes; a second time seconds)
+demo: $(VENV)/octavo.installed  ## set everything up, run the quickstart experiment, build the site (about 4 minutes on two idle cores; a second time seconds)
 	@$(HERE)
 	@octavo compile
 	@if [ "$$(nproc)" -gt 1 ]; then echo "several cores: octavo run trains runs side by side"; octavo run; else echo "one core: dvc repro trains one run after the other"; dvc repro; fi
