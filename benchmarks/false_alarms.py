@@ -124,6 +124,10 @@ def main() -> None:
     print(f"false alarms, {runs} healthy runs of {STEPS} steps a profile")
     for kind, (k, n) in alarms(runs).items():
         print(f"  {kind:16} {_percent(k, n)}")
+    for stride in (5, 10):
+        print(f"the same, imported from logs of every {stride} steps")
+        for kind, (k, n) in alarms(runs, stride).items():
+            print(f"  {kind:16} {_percent(k, n)}")
     changes(2 * runs)
     print(f"coverage of 95% intervals, {2 * runs} rounds")
     for name, (given, held) in coverage(2 * runs).items():

@@ -105,14 +105,14 @@ def healthy(rng: np.random.Generator, ppo: bool, steps: int = STEPS, phi: float 
     return run
 
 
-def alarms(runs: int) -> dict[str, tuple[int, int]]:
-    """By detector: runs with a warning, of those that it looked at."""
+def alarms(runs: int, stride: int = 1) -> dict[str, tuple[int, int]]:
+    """By detector: runs with a warning, of those that it looked at. Of a log with a stride only columns are read, no completions."""
     warned: Counter[str] = Counter()
     looked: Counter[str] = Counter()
     for profile in ("grpo-default", "ppo-default"):
         cards = detectors(profile)
         for index in range(runs):
-            run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default")
+            run = healthy(np.random.default_rng([index, profile == "ppo-default"]), profile == "ppo-default", stride=stride)
             for card in cards:
                 detection = ask(load(DETECTORS, card.kind), run, **card.settings)
                 looked[card.kind] += detection.state == "looked"
