@@ -20,19 +20,19 @@ from compiler.commands.plan_reasons import CARD, Reasons, json_object
 from compiler.commands.plan_report import ExperimentPlan, Forecast, PageState, Plan, StagePlan, markdown, text
 from compiler.compile import Compiled, Project, compile_all, left_over, project
 from compiler.lock.files import Cache, Files
-from compiler.lock.status import Status, command, statuses
+from compiler.lock.status import Status, command, readable_locks, statuses
 from compiler.problems import Rejected, errors, listed, sentence
 from compiler.running.launch import machine
 from compiler.running.machines import DEFAULT, Machine
 from compiler.running.schedule import makespan
 from compiler.running.tasks import due
 from stages.contracts.artifact import ArtifactError, dump, read
-from stages.contracts.attempt import Outcome
 from stages.contracts.code import VERSIONS, read_judgements
 from stages.contracts.code_tree import CodeTree
-from stages.contracts.dvc_lock import Entry, Lock, Locked, read_lock
+from stages.contracts.dvc_lock import Entry, Lock, Locked
 from stages.contracts.files import links_to, read_bytes
 from stages.contracts.layout import RUNS, ExperimentFolder
+from stages.contracts.preflight_card import Permission
 from stages.contracts.stage import ROOT
 
 PRETRAINS = "stages.train.pretrain"
@@ -104,24 +104,24 @@ def plan(names: Sequence[str], inputs: Inputs, base: str | None = None) -> Plan:
         making = {
             experiment.name: {stage.makes for stage in experiment.stages if stage.state == "runs"} for experiment in report.experiments
         }
-        return report.model_copy(
-            update={"notes": (*undated(compiled, making), *held_against(compiled, making), *_refused(report.experiments))}
-        )
+        notes = (*undated(compiled, making), *held_against(compiled, making), *_refused(compiled, report.experiments))
+        return report.model_copy(update={"notes": notes})
     with tempfile.TemporaryDirectory(prefix="octavo-base-") as folder:
         report = _compared(compiled, texts, _at_revision(Path(folder), revision, names), revision, base)
     return report if names else report.model_copy(update={"notes": (*report.notes, *_not_live(revision, references, base or ""))})
 
 
-def _refused(experiments: Sequence[ExperimentPlan]) -> Iterator[str]:
-    """Runs that stay because preflight refused them: that nothing trains is no sign that all is well."""
-    for experiment in experiments:
-        folder, refused = ExperimentFolder(RUNS / experiment.name), []
-        for stage in experiment.stages:
-            with suppress(ArtifactError):
-                if stage.run and stage.state == "stays" and read(Outcome, folder.run(stage.run).outcome).failure == "refused":
-                    refused.append(stage.run)
-        if refused:
-            yield f"{experiment.name}: {listed(refused, 6)} stay refused by preflight; {folder.preflight.as_posix()} says why"
+def _refused(compiled: Sequence[Compiled], plans: Sequence[ExperimentPlan]) -> Iterator[str]:
+    """Runs that stay because preflight refused their condition: that nothing trains is no sign that all is well."""
+    for each, planned in zip(compiled, plans, strict=True):
+        folder, conditions = ExperimentFolder(RUNS / planned.name), set()
+        for setup in each.expansion.setups:
+            with suppress(ArtifactError):  # without a preflight, or before it
+                if not read(Permission, folder.permission(setup.name)).train:
+                    conditions.add(setup.name)
+        staying = {stage.run for stage in planned.stages if stage.state == "stays"}
+        if refused := [run.name for run in each.expansion.runs if run.setup.name in conditions and run.name in staying]:
+            yield f"{planned.name}: {listed(refused, 6)} stay refused by preflight; {folder.preflight.as_posix()} says why"
 
 
 def _not_live(revision: str, references: Sequence[Reference], base: str) -> Iterator[str]:
@@ -195,12 +195,8 @@ def _experiment(compiled: Compiled, stages: Sequence[StagePlan], before: _Baseli
 
 def _on_disk(texts: Project, names: Sequence[str]) -> _Baseline:
     """What DVC recorded, and what was compiled last."""
-    locks: dict[str, Lock] = {}
-    for pipeline in texts.pipelines:
-        with suppress(ValueError, OSError):
-            locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
     experiments = [path.parent.name for path in RUNS.glob("*/dvc.lock") if not path.parent.name.startswith("_")] if not names else []
-    return _Baseline(locks, Files(Path(), {}), Cache(Path()), tuple(experiments))
+    return _Baseline(readable_locks(texts.pipelines), Files(Path(), {}), Cache(Path()), tuple(experiments))
 
 
 def _at_revision(folder: Path, revision: str, names: Sequence[str]) -> _Baseline:

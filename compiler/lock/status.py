@@ -7,12 +7,13 @@ the same was run before. Whether a stage runs *because another one ran* depends 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from compiler.build.graph import Pipeline, Stage
 from compiler.lock.files import Cache, Files
-from stages.contracts.dvc_lock import Entry, Lock, Locked
+from stages.contracts.dvc_lock import Entry, Lock, Locked, read_lock
 
 State = Literal["runs", "may_run", "restored", "stays"]
 CauseKind = Literal[
@@ -47,6 +48,15 @@ class Status:
 def command(stage: Stage) -> str:
     """The command of dvc.yaml."""
     return f"python -m {stage.module} {' '.join(stage.arguments)}"
+
+
+def readable_locks(pipelines: Iterable[Pipeline]) -> dict[str, Lock]:
+    """Path of a dvc.yaml -> its lock, of those whose lock is there and can be read."""
+    locks: dict[str, Lock] = {}
+    for pipeline in pipelines:
+        with suppress(ValueError, OSError):
+            locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
+    return locks
 
 
 def statuses(pipelines: Iterable[Pipeline], locks: Mapping[str, Lock], files: Files, cache: Cache | None) -> list[Status]:

@@ -27,7 +27,7 @@ def take(outs: Sequence[str], command: str) -> bool:
     mine = {"pid": os.getpid(), "cmd": command}
     paths = [os.path.abspath(out) for out in outs]
     with _opened() as lock:
-        others = [(path, entry) for path, entry in lock["write"].items()]
+        others = list(lock["write"].items())
         others += [(path, entry) for path, entries in lock["read"].items() for entry in entries]
         if any(entry["pid"] != mine["pid"] and _overlap(path, paths) and psutil.pid_exists(entry["pid"]) for path, entry in others):
             return False

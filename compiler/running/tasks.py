@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +13,11 @@ from compiler.build.inputs import Inputs
 from compiler.build.pipeline import Reference
 from compiler.compile import Compiled, compile_all, project
 from compiler.lock.files import Cache, Files
-from compiler.lock.status import Status, command, statuses
+from compiler.lock.status import Status, command, readable_locks, statuses
 from compiler.problems import Rejected, listed, problem
 from compiler.running.batch import JOBS, Step, Task
 from compiler.running.schedule import hours_of_runs
 from stages.contracts.artifact import digest
-from stages.contracts.dvc_lock import Lock, read_lock
 from stages.contracts.files import file_digest, write_text
 from stages.contracts.layout import RUNS
 from stages.contracts.stage import ROOT
@@ -51,11 +49,7 @@ def due(references: Sequence[Reference], inputs: Inputs) -> Work:
     texts = project(compiled, with_site=False)
     absent = {path: text for path, text in texts.once.items() if not os.path.lexists(path)}
     files = Files(Path(), {**texts.files, **absent})
-    locks: dict[str, Lock] = {}
-    for pipeline in texts.pipelines:
-        with suppress(ValueError, OSError):
-            locks[pipeline.path.as_posix()] = read_lock(pipeline.path.with_name("dvc.lock"))
-    decided = statuses(texts.pipelines, locks, files, Cache(Path()))
+    decided = statuses(texts.pipelines, readable_locks(texts.pipelines), files, Cache(Path()))
     writer = {out: status for status in decided for out in status.stage.outs}
     before: dict[str, list[str]] = {}
     tasks: dict[str, tuple[Task, ...]] = {}

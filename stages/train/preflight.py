@@ -66,9 +66,8 @@ def preflight(folder: Path) -> None:
 
 def permissions(card: PreflightCard, results: Sequence[PreflightResult]) -> list[Permission]:
     """Which conditions may train. Null controls are compared with the others, so they do not train alone."""
-    by_name = {condition.name: condition for condition in card.conditions}
-    compared = [result.verdict for result in results if not by_name[result.condition].null_control]
-    is_alone = set(compared) == {"refuse"} and not card.supervised
+    compared = {result.verdict for condition, result in zip(card.conditions, results, strict=True) if not condition.null_control}
+    is_alone = compared == {"refuse"} and not card.supervised
     alone = ("Every condition that it would be compared with is refused.",) if is_alone else ()
     refused = {result.condition: result.reasons if result.verdict == "refuse" else alone for result in results}
     return [Permission(condition=name, train=not reasons, reasons=reasons) for name, reasons in refused.items()]

@@ -37,9 +37,10 @@ def _send(experiment: ExperimentFolder, asked: Wandb) -> dict[str, str]:
     """Run -> `sent` or `later`."""
     again = f"python -m {MODULE} {experiment.root.as_posix()}"
     tracked = list(_tracked(experiment))
+    runs = {run.name: "later" for run, _ in tracked}
     if not has_key():
         print_text(f"W&B: no key here, so verdicts are not sent. After `wandb login` and `wandb sync`: {again}")
-        return {run.name: "later" for run, _ in tracked}
+        return runs
     findings = read(Findings, experiment.findings)
     try:
         import wandb
@@ -47,15 +48,13 @@ def _send(experiment: ExperimentFolder, asked: Wandb) -> dict[str, str]:
         api = wandb.Api()
     except Exception as error:  # W&B raises many kinds
         print_text(f"W&B failed ({type(error).__name__}): verdicts are not sent. Later: {again}")
-        return {run.name: "later" for run, _ in tracked}
-    runs = {}
+        return runs
     for run, attempt in tracked:
         try:
             sent = api.run(_path(attempt, asked))
             sent.summary.update(summary(experiment, run, findings, asked))
             runs[run.name] = "sent"
         except Exception as error:
-            runs[run.name] = "later"
             print_text(f"W&B has no run {attempt.started.attempt} yet ({type(error).__name__}). After `wandb sync`: {again}")
     return runs
 

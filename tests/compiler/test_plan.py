@@ -16,8 +16,8 @@ from compiler.__main__ import main
 from compiler.commands.plan_report import LIMIT, MARKER, Cost, ExperimentPlan, Plan, Reason, StagePlan, markdown, text
 from compiler.problems import Rejected
 from stages.contracts.artifact import canonical_json, read
-from stages.contracts.attempt import Outcome
 from stages.contracts.files import write_text
+from stages.contracts.preflight_card import Permission
 
 SPEC = "specs/example.yaml"
 LR = ("role: null_control}", "role: null_control, train: {learning_rate: 2e-3}}")
@@ -193,9 +193,8 @@ def test_a_machine_tells_when_it_would_be_done(work, capsys):
 
 
 def test_runs_that_preflight_refused_are_named_where_nothing_trains(work, monkeypatch):
-    refused = Outcome(card_id="0" * 64, attempt="zero-s1-a1-0000", finished=False, failure="refused", steps_done=0, target_steps=12)
-    monkeypatch.setattr("compiler.commands.plan.read", lambda kind, path: refused if path.parent.name.startswith("zero") else whole)
-    whole = refused.model_copy(update={"finished": True, "failure": None})
+    permissions = {name: Permission(condition=name, train=name != "zero") for name in ("shaped", "zero")}
+    monkeypatch.setattr("compiler.commands.plan.read", lambda kind, path: permissions[path.name.partition(".")[0]])
     says = "example: zero-s1, zero-s2, zero-s3 stay refused by preflight; runs/example/preflight/preflight.json says why"
     assert says in planned().notes
     edit(SPEC, *LR)
